@@ -1,0 +1,3 @@
+//! Vitals, the server.
+pub mod config;
+pub mod model;
