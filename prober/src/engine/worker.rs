@@ -1,0 +1,369 @@
+//! One worker: a thread, an event queue, and a share of the targets.
+//!
+//! In: target sets from the mailbox, readiness from the event queue, time. Out: outcomes to the recorder, beats to the
+//! pulses, reports to the outbox.
+//!
+//! ```text
+//! loop ─► wait for events ─► serve readiness ─► take a new set ─► serve timers ─► start who waited for the cap ─┐
+//!  ▲           (as of time t, the queue drained)                  (due by t)                                    │
+//!  └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The order is the point (semantics P16): a deadline is only expired when all that the sockets had to say by then is
+//! heard, so our own lateness never turns an answer into a timeout. A round starts a bounded number of probes, so a
+//! herd of starts does not delay the answers either.
+//!
+//! ```text
+//! target:  RESTING ──due──► IN FLIGHT ──outcome──► RESTING
+//!             │ due, cap reached  ▲
+//!             └──────► WAITING ───┘ room, earliest first; or too late: LOCAL_LATE ──► RESTING
+//! ```
+//!
+//! Not here: how the set of targets changes (`upkeep`), when a target is due (`schedule`), what a probe does (`probe`), how results are counted (`tally`).
+
+mod upkeep;
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use slab::Slab;
+use tokio::sync::mpsc;
+
+use super::reports::{Backlog, Outbox};
+use super::timers::Timers;
+use super::{Mailbox, Recorder, Report};
+use crate::clock;
+use crate::outcome::{Outcome, ProbeResult, Times};
+use crate::probe::{Attempt, Readiness, Scratch, late_reason};
+use crate::schedule::{Schedule, Spread, Turn, allowance};
+use crate::tally::{Step, Tally};
+use crate::target::{StateKey, Target};
+
+const WAKE: Token = Token(usize::MAX);
+
+/// Events taken at once; a full load means that there may be more.
+const EVENTS: usize = 1024;
+/// Timers served in one round, and probes started from the waiting ones.
+const BATCH: usize = 64;
+/// How often a reader that is behind is offered the backlog.
+const RETRY_REPORTS: Duration = Duration::from_millis(20);
+/// How long a worker rests after its loop broke, so that a lasting fault does not spin.
+const AFTER_FAULT: Duration = Duration::from_millis(200);
+
+/// What a worker is made of.
+pub(super) struct Setup {
+    pub(super) spread: Spread,
+    pub(super) max_in_flight: usize,
+    pub(super) recorder: Arc<dyn Recorder>,
+    pub(super) reports: mpsc::Sender<Report>,
+    pub(super) faults: Arc<AtomicU64>,
+}
+
+pub(super) struct Worker {
+    spread: Spread,
+    max_in_flight: usize,
+    recorder: Arc<dyn Recorder>,
+    faults: Arc<AtomicU64>,
+    outbox: Outbox,
+    poll: Poll,
+    scratch: Scratch,
+    entries: Slab<Entry>,
+    index: HashMap<StateKey, usize>,
+    timers: Timers,
+    /// Due targets that the cap keeps from starting, by when they were due.
+    waiting: BTreeSet<(Instant, usize)>,
+    in_flight: usize,
+    /// The number of the newest set.
+    generation: u64,
+}
+
+/// One target at rest or in flight: all that is kept of it.
+struct Entry {
+    target: Target,
+    tally: Tally,
+    schedule: Schedule,
+    attempt: Option<Box<Attempt>>,
+    /// Tells the probes of this target apart.
+    serial: u32,
+    /// How late the probe under way started.
+    lateness: Duration,
+    backlog: Backlog,
+    /// The number of the last set that has it.
+    generation: u64,
+}
+
+impl Worker {
+    pub(super) fn new(setup: Setup) -> io::Result<(Self, Waker)> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        let worker = Self {
+            spread: setup.spread,
+            max_in_flight: setup.max_in_flight,
+            recorder: setup.recorder,
+            faults: setup.faults,
+            outbox: Outbox::new(setup.reports),
+            poll,
+            scratch: Scratch::new(),
+            entries: Slab::new(),
+            index: HashMap::new(),
+            timers: Timers::default(),
+            waiting: BTreeSet::new(),
+            in_flight: 0,
+            generation: 0,
+        };
+        Ok((worker, waker))
+    }
+
+    /// The thread: returns when the mailbox says stop.
+    pub(super) fn run(&mut self, mailbox: &Mailbox) {
+        let mut events = Events::with_capacity(EVENTS);
+        loop {
+            // What a panic may leave half done is put right by `recover`.
+            match catch_unwind(AssertUnwindSafe(|| self.rounds(&mut events, mailbox))) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "the event queue of a probe worker failed; its probes start anew");
+                }
+                Err(_) => tracing::error!("a probe worker panicked; its probes start anew"),
+            }
+            self.faults.fetch_add(1, Ordering::Relaxed);
+            thread::park_timeout(AFTER_FAULT);
+            self.recover(clock::now());
+        }
+    }
+
+    fn rounds(&mut self, events: &mut Events, mailbox: &Mailbox) -> io::Result<()> {
+        let mut more = false;
+        loop {
+            let patience = if more {
+                Some(Duration::ZERO)
+            } else {
+                self.patience(clock::now())
+            };
+            match self.poll.poll(events, patience) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            let heard = clock::now();
+            let mut served = 0;
+            for event in events.iter() {
+                served += 1;
+                if event.token() != WAKE {
+                    let ready = Readiness {
+                        readable: event.is_readable() || event.is_read_closed(),
+                        writable: event.is_writable(),
+                        error: event.is_error(),
+                    };
+                    let (index, serial) = parts(event.token());
+                    self.guarded(index, |worker| worker.serve(index, serial, ready));
+                }
+            }
+            let letter = mailbox.read();
+            if letter.stop {
+                return Ok(());
+            }
+            if let Some(targets) = letter.targets {
+                self.apply(targets, clock::now());
+            }
+            self.outbox.flush(&mut self.entries, |entries, index| {
+                entries.get_mut(index).map(|entry| &mut entry.backlog)
+            });
+            // A full load of events: what other sockets had to say by now is not heard yet, so no deadline may pass.
+            more = served >= EVENTS || self.serve_timers(heard);
+        }
+    }
+
+    /// How long to wait for events.
+    fn patience(&self, now: Instant) -> Option<Duration> {
+        let timer = self
+            .timers
+            .next()
+            .map(|at| at.saturating_duration_since(now));
+        if self.outbox.is_behind() {
+            Some(timer.map_or(RETRY_REPORTS, |timer| timer.min(RETRY_REPORTS)))
+        } else {
+            timer
+        }
+    }
+
+    /// Serves timers that were due at `heard`, then those that wait for the cap; `true` when some are left.
+    fn serve_timers(&mut self, heard: Instant) -> bool {
+        let mut left = BATCH;
+        while left > 0
+            && let Some(index) = self.timers.pop(heard)
+        {
+            left -= 1;
+            self.guarded(index, |worker| worker.serve_timer(index));
+        }
+        let mut room = BATCH;
+        while room > 0
+            && self.in_flight < self.max_in_flight
+            && let Some((_, index)) = self.waiting.pop_first()
+        {
+            room -= 1;
+            self.guarded(index, |worker| worker.begin(index));
+        }
+        left == 0 || room == 0
+    }
+
+    /// One step for one target: whatever goes wrong in it stays with that target.
+    fn guarded(&mut self, index: usize, step: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| step(self))).is_ok() {
+            return;
+        }
+        self.faults.fetch_add(1, Ordering::Relaxed);
+        if let Some(entry) = self.entries.get(index) {
+            let target = &entry.target;
+            tracing::error!(key = ?target.key, address = %target.address, "a probe panicked; its target goes on with its next slot");
+        }
+        self.reset(index, clock::now());
+    }
+
+    /// The socket of a probe is ready.
+    fn serve(&mut self, index: usize, serial: u32, ready: Readiness) {
+        let now = clock::now();
+        let Some(entry) = self.entries.get_mut(index) else {
+            return;
+        };
+        // Not an event of an earlier probe's socket, which a child process might have held open for a moment.
+        if entry.serial != serial {
+            return;
+        }
+        let Some(attempt) = &mut entry.attempt else {
+            return;
+        };
+        let timer = attempt.timer();
+        match attempt.ready(ready, &entry.target, &mut self.scratch, now) {
+            Some(outcome) => self.finish(index, outcome, now),
+            None if attempt.timer() != timer => self.timers.set(index, attempt.timer()),
+            None => {}
+        }
+    }
+
+    /// The timer of a target has come.
+    fn serve_timer(&mut self, index: usize) {
+        let now = clock::now();
+        let Some(entry) = self.entries.get_mut(index) else {
+            return;
+        };
+        if let Some(attempt) = &mut entry.attempt {
+            match attempt.elapsed(&entry.target, now) {
+                Some(outcome) => self.finish(index, outcome, now),
+                None => self.timers.set(index, attempt.timer()),
+            }
+            return;
+        }
+        let due = entry.schedule.due();
+        let waits = self.waiting.remove(&(due, index));
+        // One that has waited until now is too late, which `begin` says; one that finds others waiting goes behind.
+        let full = self.in_flight >= self.max_in_flight || !self.waiting.is_empty();
+        if full && !waits {
+            let late_from = entry
+                .schedule
+                .late_from(allowance(entry.target.check.timeout()));
+            self.waiting.insert((due, index));
+            if let Some(late_from) = late_from {
+                // A start at the very end of the allowance would still be in time.
+                self.timers.set(index, late_from + Duration::from_millis(1));
+            }
+        } else {
+            self.begin(index);
+        }
+    }
+
+    /// Starts the probe of a due target, unless it is too late for it.
+    fn begin(&mut self, index: usize) {
+        let now = clock::now();
+        let Some(entry) = self.entries.get_mut(index) else {
+            return;
+        };
+        let target = &entry.target;
+        match entry.schedule.begin(now, allowance(target.check.timeout())) {
+            Turn::Missed(lateness) => {
+                let outcome = Outcome {
+                    result: ProbeResult::Inconclusive,
+                    reason: late_reason("would have started", lateness),
+                    times: Times::default(),
+                };
+                self.timers.set(index, entry.schedule.due());
+                self.recorder.probe(&target.check, &outcome, lateness);
+            }
+            Turn::Run(lateness) => {
+                entry.lateness = lateness;
+                entry.serial = entry.serial.wrapping_add(1);
+                let token = token(index, entry.serial);
+                let attempt = Attempt::start(target, now).and_then(|attempt| {
+                    self.poll
+                        .registry()
+                        .register(
+                            &mut SourceFd(&attempt.socket().as_raw_fd()),
+                            token,
+                            Interest::READABLE | Interest::WRITABLE,
+                        )
+                        .map(|()| attempt)
+                        .map_err(|error| Attempt::refused(target, &error))
+                });
+                match attempt {
+                    Ok(attempt) => {
+                        self.timers.set(index, attempt.timer());
+                        entry.attempt = Some(Box::new(attempt));
+                        self.in_flight += 1;
+                    }
+                    Err(outcome) => self.finish(index, outcome, now),
+                }
+            }
+        }
+    }
+
+    /// A probe has ended: closes its connection, counts it, tells of it, and waits for the next slot.
+    fn finish(&mut self, index: usize, outcome: Outcome, now: Instant) {
+        let Some(entry) = self.entries.get_mut(index) else {
+            return;
+        };
+        if entry.attempt.take().is_some() {
+            self.in_flight -= 1;
+        }
+        entry.schedule.end(now);
+        self.timers.set(index, entry.schedule.due());
+        let check = &entry.target.check;
+        let step = entry.tally.record(outcome.result, check.thresholds());
+        if outcome.result != ProbeResult::Inconclusive {
+            let at = clock::wall();
+            entry.target.pulse.beat(at, outcome.times.total);
+            if step != Step::Unchanged {
+                let report = Report {
+                    key: entry.target.key,
+                    step,
+                    tally: entry.tally.state(),
+                    outcome: outcome.clone(),
+                    at,
+                };
+                self.outbox.send(index, report, &mut entry.backlog);
+            }
+        }
+        self.recorder.probe(check, &outcome, entry.lateness);
+    }
+}
+
+/// The event queue's name for a probe: the target's index below, the probe's serial number above.
+fn token(index: usize, serial: u32) -> Token {
+    let serial = usize::try_from(serial).unwrap_or(0);
+    Token(serial.checked_shl(32).unwrap_or(0) | index)
+}
+
+/// What [`token`] put together.
+fn parts(Token(token): Token) -> (usize, u32) {
+    let serial = token.checked_shr(32).unwrap_or(0);
+    (
+        token & usize::try_from(u32::MAX).unwrap_or(usize::MAX),
+        u32::try_from(serial).unwrap_or(0),
+    )
+}
