@@ -1,1 +1,170 @@
-//! placeholder
+//! Configuration files → the validated [`Model`].
+//!
+//! In: paths of files and folders, or their bytes. Out: a [`Loaded`] model with warnings, or every error at once, each
+//! with file, line, column and path. The stages, in the order of the data's travel:
+//!
+//! ```text
+//! source (bytes) → tree (located nodes) → read (typed values) → checks, groups → services → fleets → Model
+//! ```
+//!
+//! Things are read in the order in which they refer to each other, from all files, so that a reference is resolved
+//! where it is read and no half-typed copy of the configuration lives between the stages. A configuration with one
+//! error is no configuration: nothing of it is used. [`watch`] reads again when the files change.
+//!
+//! Not here: what to do with a model, or with the errors (`app`, `cli`).
+
+mod checks;
+mod diagnostic;
+mod fleets;
+mod groups;
+mod probing;
+mod read;
+mod routes;
+mod services;
+mod source;
+mod table;
+mod text;
+mod tree;
+pub mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+pub use diagnostic::{Diagnostic, Kind};
+pub use source::Source;
+
+use crate::model::Model;
+use read::Item;
+use table::Table;
+
+/// A configuration without errors.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub model: Model,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<Diagnostic>,
+    /// A hash of names and contents of the files: the same digest is the same configuration.
+    pub digest: u64,
+}
+
+/// Reads files and folders.
+///
+/// # Errors
+/// All findings, in the order of files and lines.
+pub fn load(paths: &[PathBuf]) -> Result<Loaded, Vec<Diagnostic>> {
+    parse_sources(&source::read(paths)?)
+}
+
+/// Reads files that are in memory already; pure.
+///
+/// # Errors
+/// All findings, in the order of files and lines.
+pub fn parse_sources(sources: &[Source]) -> Result<Loaded, Vec<Diagnostic>> {
+    let sink = diagnostic::Sink::new(sources.iter().map(|s| s.name.as_str()).collect());
+    let mut budget = tree::Budget::default();
+    let trees: Vec<_> = (0u32..)
+        .zip(sources)
+        .filter_map(|(file, source)| tree::parse(&source.bytes, file, &mut budget, &sink))
+        .collect();
+    let complete = trees.len();
+    let (model, defines_something) = build(&trees, &sink);
+    let (mut errors, warnings) = sink.finish();
+    if !defines_something && errors.is_empty() {
+        let name = sources.first().map_or("configuration", |s| s.name.as_str());
+        let what = if complete == 0 {
+            "the configuration is empty"
+        } else {
+            "the configuration defines no service and no fleet"
+        };
+        let message = format!(
+            "{what}; an empty one would take all services from every Envoy, so define at least one service or fleet"
+        );
+        errors.push(Diagnostic::whole_file(name, message));
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    Ok(Loaded {
+        model,
+        warnings,
+        digest: source::digest(sources),
+    })
+}
+
+/// Keys at the root of a file.
+const KEYS: &[&str] = &[
+    "healthChecks",
+    "endpointGroups",
+    "backendServices",
+    "fleets",
+    "probers",
+];
+
+/// The model, as far as it is right, and whether there is a service or a fleet at all.
+fn build(trees: &[tree::Node<'_>], sink: &diagnostic::Sink<'_>) -> (Model, bool) {
+    let files: Vec<_> = trees
+        .iter()
+        .filter_map(|tree| Item::root(tree, sink).fields(KEYS))
+        .collect();
+    let each = |key: &'static str, read: &mut dyn FnMut(&Item<'_>)| {
+        for file in &files {
+            if let Some(list) = file.get(key) {
+                list.list().for_each(|item| read(&item));
+            }
+        }
+    };
+    let mut checks = Table::new("health check");
+    each("healthChecks", &mut |item| checks::read(item, &mut checks));
+    let mut groups = Table::new("endpoint group");
+    each("endpointGroups", &mut |item| {
+        groups::read(item, &mut groups);
+    });
+    let mut services = Table::new("backend service");
+    each("backendServices", &mut |item| {
+        services::read(item, &checks, &groups, &mut services);
+    });
+    let mut fleets = fleets::Fleets::new();
+    each("fleets", &mut |item| fleets.read(item, &services));
+    for file in &files {
+        if let Some(probers) = file.get("probers") {
+            probers.key_unsupported(
+                "remote vantage points",
+                "leave probers out: this server probes alone",
+            );
+            probers.list().for_each(|item| read_prober(&item));
+        }
+    }
+    let defines_something = services.iter().next().is_some() || !fleets.is_empty();
+    let model = Model {
+        services: services
+            .into_things()
+            .filter_map(|defined| defined.service)
+            .map(|service| (service.name.clone(), service))
+            .collect(),
+        fleets: fleets.into_fleets(),
+    };
+    (model, defines_something)
+}
+
+/// An item of `probers`: a later version's, read for unknown keys and wrong forms only.
+fn read_prober(item: &Item<'_>) {
+    const KEYS: &[&str] = &["name", "region", "zone", "sources", "allow"];
+    let Some(fields) = item.fields(KEYS) else {
+        return;
+    };
+    fields
+        .required("name", "give the prober a name")
+        .and_then(|i| i.name());
+    for key in ["region", "zone"] {
+        fields.get(key).and_then(|i| i.text());
+    }
+    if let Some(sources) = fields.get("sources") {
+        sources.texts();
+    }
+    if let Some(allow) = fields.get("allow") {
+        allow.fields(&["spiffeIds", "dnsNames"]);
+    }
+}

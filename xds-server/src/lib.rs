@@ -1,3 +1,12 @@
-//! Vitals, the server.
+//! Vitals, the server: an xDS management server that takes the pulse of every endpoint and tells every Envoy.
+//!
+//! The modules stand in the order in which the data travels, and each imports only from above it:
+//!
+//! ```text
+//! config ─► model ─► plan ─► (engine) ─► health ─► resources ─► snapshot ─► stream ─► ads
+//! ```
+//!
+//! `model` and `snapshot` stand before what makes them, because they are the vocabulary that both sides share.
+
 pub mod config;
 pub mod model;

@@ -95,6 +95,35 @@ pub struct Service {
     pub connection_draining: Duration,
 }
 
+impl Service {
+    /// The serving addresses of all its endpoints.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.backends
+            .iter()
+            .flat_map(|backend| &backend.group.endpoints)
+            .map(|endpoint| endpoint.address)
+    }
+
+    /// The share of traffic of one endpoint; `None`: no new requests (semantics S6; Envoy refuses a weight of 0).
+    /// Where a group has less than its whole capacity, all weights of the service count in hundredths (design 5.5).
+    #[must_use]
+    pub fn weight_of(&self, backend: &Backend, endpoint: &Endpoint) -> Option<u32> {
+        let whole = self.backends.iter().all(|backend| backend.capacity >= 1.0);
+        let weight = if whole {
+            f64::from(endpoint.weight)
+        } else {
+            f64::from(endpoint.weight) * backend.capacity * 100.0
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 to 100,000 by validation"
+        )]
+        let weight = weight.round() as u32;
+        (weight > 0).then_some(weight)
+    }
+}
+
 /// The protocol of a service's endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {

@@ -1,0 +1,324 @@
+//! `backendServices:` → services by name, their checks and groups resolved.
+//!
+//! In: the items of the list, of all files, and the tables of checks and groups. Out: a table of [`Defined`] services.
+//! A value that says what Vitals does anyway (`quorum: MAJORITY`) is taken; one that asks for more, or a block that only
+//! a later version reads, is reported as not supported yet, and never ignored.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::checks::{self, Check, CheckType};
+use super::groups::{self, Group};
+use super::probing;
+use super::read::{Fields, Item};
+use super::table::Table;
+use crate::model::{Backend, LbPolicy, Locality, Name, NamedCheck, Protocol, Service};
+
+const KEYS: &[&str] = &[
+    "name",
+    "protocol",
+    "healthCheck",
+    "backends",
+    "failover",
+    "whenAllUnhealthy",
+    "unhealthyResponseCode",
+    "connectionDraining",
+    "closeConnectionsOnUnhealthy",
+    "probing",
+    "loadBalancing",
+    "sessionAffinity",
+    "tls",
+    "outlierDetection",
+    "circuitBreakers",
+    "envoyCluster",
+];
+
+const PROTOCOLS: [(&str, Option<Protocol>); 8] = [
+    ("HTTP", Some(Protocol::Http)),
+    ("HTTPS", None),
+    ("HTTP2", None),
+    ("H2C", Some(Protocol::H2c)),
+    ("GRPC", Some(Protocol::Grpc)),
+    ("GRPC_WITH_TLS", None),
+    ("TCP", Some(Protocol::Tcp)),
+    ("SSL", None),
+];
+
+/// A service that is defined.
+#[derive(Debug)]
+pub(super) struct Defined {
+    /// What it speaks, where that is known and supported: routes are checked against it.
+    pub(super) protocol: Option<Protocol>,
+    /// The service, where it is right.
+    pub(super) service: Option<Arc<Service>>,
+}
+
+/// Reads one item of `backendServices` into the table.
+pub(super) fn read(
+    item: &Item<'_>,
+    checks: &Table<Check>,
+    groups: &Table<Group>,
+    table: &mut Table<Defined>,
+) {
+    let Some(fields) = item.fields(KEYS) else {
+        return;
+    };
+    let name_item = fields.required("name", "give the service a name");
+    let name = name_item.and_then(|i| i.name());
+    let protocol = match fields.get("protocol") {
+        None => Some(Protocol::Http),
+        Some(item) => item.choice(&PROTOCOLS).and_then(|protocol| {
+            if protocol.is_none() {
+                let word = item.scalar().unwrap_or_default();
+                item.value_unsupported(word, "HTTP, H2C, GRPC and TCP are");
+            }
+            protocol
+        }),
+    };
+    let check = read_check(&fields, protocol, checks);
+    let backends = read_backends(item, &fields, groups);
+    let draining = fields.get("connectionDraining").and_then(|item| {
+        let duration = item.duration()?;
+        if duration > Duration::from_secs(3600) {
+            item.error(format!("{duration:?} is out of range; 0s to 1h is allowed"));
+        }
+        Some(duration)
+    });
+    let policy = read_policy(&fields);
+    if let Some(item) = fields.get("probing") {
+        probing::read(&item);
+    }
+    refuse_the_rest(&fields);
+    let Some(name_item) = name_item else { return };
+    let service = match (name, protocol) {
+        (Some(name), Some(protocol)) => Some(Arc::new(Service {
+            name,
+            protocol,
+            check,
+            backends,
+            policy,
+            connection_draining: draining.unwrap_or_default(),
+        })),
+        _ => None,
+    };
+    table.define(&name_item, Defined { protocol, service });
+}
+
+fn read_check(
+    fields: &Fields<'_>,
+    protocol: Option<Protocol>,
+    checks: &Table<Check>,
+) -> Option<NamedCheck> {
+    let item = fields.get("healthCheck")?;
+    if item.scalar() == Some(checks::NONE) {
+        return None;
+    }
+    let (check_type, check) = checks.find(&item)?.check.as_ref()?;
+    if let Some(protocol) = protocol {
+        compare(&item, *check_type, protocol);
+    }
+    Some(NamedCheck {
+        name: Name::new(item.scalar()?)?,
+        check: Arc::clone(check),
+    })
+}
+
+/// Semantics P18.
+fn compare(item: &Item<'_>, check_type: CheckType, protocol: Protocol) {
+    let same = match (protocol, check_type) {
+        (Protocol::Grpc, CheckType::Grpc | CheckType::GrpcWithTls | CheckType::Tcp)
+        | (Protocol::Http, CheckType::Http | CheckType::Https)
+        | (Protocol::H2c, CheckType::Http2)
+        | (Protocol::Tcp, CheckType::Tcp | CheckType::Ssl) => true,
+        (Protocol::Grpc, _) => {
+            item.error(format!(
+                "a GRPC service takes checks of the types TCP, GRPC and GRPC_WITH_TLS, and {} is {}; name another check",
+                item.scalar().unwrap_or_default(),
+                check_type.word()
+            ));
+            true
+        }
+        (Protocol::Http | Protocol::H2c | Protocol::Tcp, _) => false,
+    };
+    if !same {
+        let word = PROTOCOLS
+            .iter()
+            .find(|(_, p)| *p == Some(protocol))
+            .map_or("", |(word, _)| word);
+        item.warning(format!(
+            "the service speaks {word} and its check {}; make sure that this is meant",
+            check_type.word()
+        ));
+    }
+}
+
+fn read_backends(item: &Item<'_>, fields: &Fields<'_>, groups: &Table<Group>) -> Vec<Backend> {
+    let Some(list) = fields.get("backends") else {
+        return Vec::new();
+    };
+    let mut used = HashSet::new();
+    let mut seen = HashMap::new();
+    let mut sums: BTreeMap<&Locality, f64> = BTreeMap::new();
+    let mut backends = Vec::new();
+    for backend in list.list() {
+        let Some(fields) = backend.fields(&["group", "capacity", "failover", "probing"]) else {
+            continue;
+        };
+        let capacity = fields
+            .get("capacity")
+            .and_then(|i| i.number(0.0..=1.0))
+            .unwrap_or(1.0);
+        if let Some(item) = fields.get("failover")
+            && item.boolean() == Some(true)
+        {
+            item.value_unsupported("true", "false is: every backend takes traffic");
+        }
+        if let Some(item) = fields.get("probing") {
+            probing::read(&item);
+        }
+        let Some(item) = fields.required("group", "name the group of endpoints") else {
+            continue;
+        };
+        let Some(found) = groups.find(&item) else {
+            continue;
+        };
+        let name = item.scalar().unwrap_or_default();
+        if !used.insert(name.to_owned()) {
+            item.error(format!(
+                "the service uses the group {name} already; name each group once"
+            ));
+            continue;
+        }
+        let Some(group) = &found.group else { continue };
+        if let Some((address, other, count)) = groups::shared(group, &mut seen) {
+            let more = match count {
+                1 => String::new(),
+                n => format!(" and {} more", n - 1),
+            };
+            item.error(format!(
+                "the service has {address}{more} through the group {other} already, and Envoy keeps one of each; \
+                 take them out of {other} or {}",
+                group.name
+            ));
+        }
+        let weights: u64 = group.endpoints.iter().map(|e| u64::from(e.weight)).sum();
+        #[allow(clippy::cast_precision_loss)] // at most 1,000 for each of some 600,000 endpoints
+        let scaled = weights as f64 * (capacity * 100.0).ceil();
+        *sums.entry(&group.locality).or_default() += scaled;
+        backends.push(Backend {
+            group: Arc::clone(group),
+            capacity,
+        });
+    }
+    // Envoy refuses a locality whose weights do not fit; capacity is folded into them in hundredths.
+    for (locality, sum) in sums {
+        if sum > f64::from(u32::MAX) {
+            item.error(format!(
+                "the weights of the endpoints in region {:?}, zone {:?} come to {sum:.0} hundredths, and Envoy adds up to {} \
+                 at most; give smaller weights",
+                locality.region,
+                locality.zone,
+                u32::MAX
+            ));
+        }
+    }
+    backends
+}
+
+fn read_policy(fields: &Fields<'_>) -> LbPolicy {
+    let policies = [
+        ("ROUND_ROBIN", Some(LbPolicy::RoundRobin)),
+        ("LEAST_REQUEST", Some(LbPolicy::LeastRequest)),
+        ("RANDOM", Some(LbPolicy::Random)),
+        ("RING_HASH", None),
+        ("MAGLEV", None),
+    ];
+    let policy = fields.get("loadBalancing").and_then(|item| {
+        let fields = item.fields(&["policy"])?;
+        let item = fields.get("policy")?;
+        let policy = item.choice(&policies)?;
+        if policy.is_none() {
+            let word = item.scalar().unwrap_or_default();
+            item.value_unsupported(word, "ROUND_ROBIN, LEAST_REQUEST and RANDOM are");
+        }
+        policy
+    });
+    policy.unwrap_or_default()
+}
+
+/// What a later version reads.
+fn refuse_the_rest(fields: &Fields<'_>) {
+    if let Some(item) = fields.get("closeConnectionsOnUnhealthy")
+        && item.boolean() == Some(true)
+    {
+        item.value_unsupported("true", "false is");
+    }
+    if let Some(item) = fields.get("whenAllUnhealthy")
+        && item.choice(&[("FAIL_CLOSED", true), ("FAIL_OPEN", false)]) == Some(false)
+    {
+        item.value_unsupported("FAIL_OPEN", "FAIL_CLOSED is");
+    }
+    if let Some(item) = fields.get("unhealthyResponseCode") {
+        let code = item.integer(200..=599);
+        if code.is_some() {
+            let word = item.scalar().unwrap_or_default();
+            item.value_unsupported(word, "leave unhealthyResponseCode out for 503");
+        }
+    }
+    if let Some(item) = fields.get("sessionAffinity") {
+        read_affinity(&item);
+    }
+    if let Some(item) = fields.get("failover") {
+        item.key_unsupported(
+            "failover between backends",
+            "leave failover out: all backends take traffic",
+        );
+        if let Some(failover) = item.fields(&["ratio", "failbackRatio", "dropTrafficIfUnhealthy"]) {
+            failover.get("ratio").and_then(|i| i.number(0.0..=1.0));
+            failover
+                .get("failbackRatio")
+                .and_then(|i| i.number(0.0..=1.0));
+            failover
+                .get("dropTrafficIfUnhealthy")
+                .and_then(|i| i.boolean());
+        }
+    }
+    if let Some(item) = fields.get("tls") {
+        item.key_unsupported("TLS to the endpoints", "leave tls out");
+        if let Some(tls) = item.fields(&["sni", "verify", "roots"]) {
+            tls.get("sni").and_then(|i| i.text());
+            tls.get("verify").and_then(|i| i.boolean());
+            tls.get("roots").and_then(|i| i.text());
+        }
+    }
+    for (key, what) in [
+        ("outlierDetection", "outlier detection"),
+        ("circuitBreakers", "circuit breakers"),
+        ("envoyCluster", "fields of Envoy's own cluster"),
+    ] {
+        if let Some(item) = fields.get(key) {
+            item.key_unsupported(what, &format!("leave {key} out"));
+            item.entries();
+        }
+    }
+}
+
+fn read_affinity(item: &Item<'_>) {
+    let Some(fields) = item.fields(&["type", "name", "ttl"]) else {
+        return;
+    };
+    let types = [
+        ("NONE", true),
+        ("CLIENT_IP", false),
+        ("HEADER", false),
+        ("COOKIE", false),
+    ];
+    if let Some(item) = fields.required("type", "write NONE")
+        && item.choice(&types) == Some(false)
+    {
+        item.value_unsupported(item.scalar().unwrap_or_default(), "NONE is");
+    }
+    fields.get("name").and_then(|i| i.text());
+    fields.get("ttl").and_then(|i| i.duration());
+}
