@@ -9,4 +9,6 @@
 //! `model` and `snapshot` stand before what makes them, because they are the vocabulary that both sides share.
 
 pub mod config;
+pub mod health;
 pub mod model;
+pub mod plan;

@@ -1,0 +1,215 @@
+//! A new model: what its state keys still stand for is kept, what is new is seeded, what is gone is let go of.
+//!
+//! In: the model, what is known of the one before, once what the store remembers. Out: the set of targets for the
+//! engine. Where a new target starts (semantics S2, V8) is decided here and nowhere else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use vitals_prober::tally::{Tally, Verdict};
+use vitals_prober::target::{StateKey, Target};
+
+use super::{Change, Leaving, MAX_HOLD, Records, Registry, ServiceState, TargetRecord, Watch};
+use crate::health::Now;
+use crate::model::{Model, Name, Service};
+use crate::plan::Plan;
+
+impl Registry {
+    /// Takes a model: keeps what its state keys still stand for, seeds what is new, lets go of what is gone. Gives the
+    /// whole set of targets for the engine. Every service is touched.
+    pub fn set_model(&mut self, model: &Model, now: Now) -> Vec<Target> {
+        let mut plan = Plan::new(model);
+        let remembered = std::mem::take(&mut self.remembered);
+        self.drop_missing_services(model);
+        for service in model.services.values() {
+            let keys = plan.keys.remove(&service.name).unwrap_or_default();
+            self.set_service(service, keys, &remembered, now);
+        }
+        let targets = self.set_watches(&plan, &remembered, now);
+        self.forget_unclaimed(remembered);
+        self.touched = model.services.keys().cloned().collect();
+        targets
+    }
+
+    fn drop_missing_services(&mut self, model: &Model) {
+        let changes = &mut self.changes;
+        self.services.retain(|name, state| {
+            let stays = model.services.contains_key(name);
+            if !stays {
+                let addresses = state.published.keys();
+                changes.extend(
+                    addresses.map(|address| Change::Endpoint((name.clone(), *address), None)),
+                );
+            }
+            stays
+        });
+    }
+
+    fn set_service(
+        &mut self,
+        service: &Arc<Service>,
+        keys: BTreeMap<SocketAddr, StateKey>,
+        remembered: &Records,
+        now: Now,
+    ) {
+        let state =
+            self.services
+                .entry(service.name.clone())
+                .or_insert_with(|| {
+                    let hold = service.check.as_ref().map(|named| {
+                        (named.check.timeout() + Duration::from_secs(1)).min(MAX_HOLD)
+                    });
+                    ServiceState {
+                        service: Arc::clone(service),
+                        keys: BTreeMap::new(),
+                        published: BTreeMap::new(),
+                        leaving: BTreeMap::new(),
+                        hold_until: hold.map(|hold| now.mono + hold),
+                        doubt_reported: false,
+                        pinned: 0,
+                        view: Arc::default(),
+                    }
+                });
+        state.announce_removals(service, now);
+        state.service = Arc::clone(service);
+        state.keys = keys;
+        let mut present = BTreeSet::new();
+        for endpoint in service
+            .backends
+            .iter()
+            .flat_map(|backend| &backend.group.endpoints)
+        {
+            present.insert(endpoint.address);
+            state.leaving.remove(&endpoint.address);
+            if let Some(record) = remembered
+                .endpoints
+                .get(&(service.name.clone(), endpoint.address))
+            {
+                state
+                    .published
+                    .entry(endpoint.address)
+                    .or_insert_with(|| record.clone());
+            }
+        }
+        let (name, changes, leaving) = (&service.name, &mut self.changes, &state.leaving);
+        state.published.retain(|address, _| {
+            // What is draining keeps its status, for the case that it comes back.
+            let stays = present.contains(address) || leaving.contains_key(address);
+            if !stays {
+                changes.push(Change::Endpoint((name.clone(), *address), None));
+            }
+            stays
+        });
+    }
+
+    /// Watches what is planned. A key that is not watched yet starts where the store remembers it, else from the status
+    /// that its endpoints had under another check (semantics V8), else from nothing (S2).
+    fn set_watches(&mut self, plan: &Plan, remembered: &Records, now: Now) -> Vec<Target> {
+        let mut before = std::mem::take(&mut self.watches);
+        let mut targets = Vec::with_capacity(plan.targets.len());
+        for (&key, planned) in &plan.targets {
+            let watch = before.remove(&key).unwrap_or_else(|| {
+                let record =
+                    remembered
+                        .targets
+                        .get(&key)
+                        .cloned()
+                        .unwrap_or_else(|| TargetRecord {
+                            tally: self
+                                .previous_verdict(key, &planned.services)
+                                .map_or_else(Tally::new, Tally::with_previous)
+                                .state(),
+                            since: now.wall,
+                            reason: None,
+                        });
+                Watch {
+                    check: Arc::clone(&planned.check),
+                    services: BTreeSet::new(),
+                    pulse: Arc::default(),
+                    waiting_since: now.wall,
+                    fresh: true,
+                    record,
+                    times: None,
+                }
+            });
+            targets.push(Target {
+                key,
+                address: planned.address,
+                host: Arc::clone(&planned.host),
+                check: Arc::clone(&planned.check),
+                seed: Tally::restore(watch.record.tally),
+                pulse: Arc::clone(&watch.pulse),
+            });
+            self.watches.insert(
+                key,
+                Watch {
+                    services: planned.services.clone(),
+                    ..watch
+                },
+            );
+        }
+        self.changes
+            .extend(before.into_keys().map(|key| Change::Target(key, None)));
+        targets
+    }
+
+    /// What the endpoints that a new key speaks for were before. Where services disagree, HEALTHY wins: it then takes
+    /// the threshold to take the endpoint out.
+    fn previous_verdict(&self, key: StateKey, services: &BTreeSet<Name>) -> Option<Verdict> {
+        let states = services.iter().filter_map(|name| self.services.get(name));
+        let verdicts = states.flat_map(|state| {
+            let of_key = state.keys.iter().filter(move |(_, of)| **of == key);
+            of_key.filter_map(|(address, _)| {
+                state.published.get(address).map(|record| record.verdict)
+            })
+        });
+        verdicts.min()
+    }
+
+    /// Deletes from the store what the first model has no use for.
+    fn forget_unclaimed(&mut self, remembered: Records) {
+        let targets = remembered
+            .targets
+            .into_keys()
+            .filter(|key| !self.watches.contains_key(key));
+        self.changes
+            .extend(targets.map(|key| Change::Target(key, None)));
+        let services = &self.services;
+        let endpoints = remembered.endpoints.into_keys().filter(|(name, address)| {
+            !services
+                .get(name)
+                .is_some_and(|state| state.published.contains_key(address))
+        });
+        self.changes
+            .extend(endpoints.map(|key| Change::Endpoint(key, None)));
+    }
+}
+
+impl ServiceState {
+    /// Design 5.6: an endpoint that the new service no longer has is first DRAINING.
+    fn announce_removals(&mut self, service: &Service, now: Now) {
+        if service.connection_draining.is_zero() {
+            return;
+        }
+        let stays: BTreeSet<SocketAddr> = service.addresses().collect();
+        for endpoint in self
+            .view
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.status.is_some())
+        {
+            if !stays.contains(&endpoint.address) {
+                self.leaving
+                    .entry(endpoint.address)
+                    .or_insert_with(|| Leaving {
+                        until: now.mono + service.connection_draining,
+                        group: endpoint.group.clone(),
+                        locality: endpoint.locality.clone(),
+                        weight: endpoint.weight,
+                    });
+            }
+        }
+    }
+}
