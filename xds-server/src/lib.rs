@@ -12,3 +12,6 @@ pub mod config;
 pub mod health;
 pub mod model;
 pub mod plan;
+pub mod resources;
+pub mod snapshot;
+pub mod stream;

@@ -1,0 +1,77 @@
+//! A service's Cluster.
+
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::cluster::v3::{self as pb, cluster as nested};
+use envoy_types::pb::envoy::config::core::v3::{Http1ProtocolOptions, Http2ProtocolOptions};
+use envoy_types::pb::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
+use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_options::{
+    ExplicitHttpConfig, UpstreamProtocolOptions, explicit_http_config::ProtocolConfig,
+};
+use envoy_types::pb::envoy::r#type::v3::Percent;
+
+use super::{ads, any, duration};
+use crate::model::{LbPolicy, Protocol, Service};
+use crate::snapshot::{Resource, ResourceType};
+
+const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+
+/// Envoy's own default, written so that a reader of the cluster sees it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The Cluster of a service. It carries no `health_checks`: where only probers check, their verdict in EDS is the whole
+/// truth, and Envoy would AND its own with it (design 5.2).
+#[must_use]
+pub fn cluster(service: &Service) -> Resource {
+    let policy = match service.policy {
+        LbPolicy::RoundRobin => nested::LbPolicy::RoundRobin,
+        LbPolicy::LeastRequest => nested::LbPolicy::LeastRequest,
+        LbPolicy::Random => nested::LbPolicy::Random,
+    };
+    let message = pb::Cluster {
+        name: service.name.as_str().into(),
+        cluster_discovery_type: Some(nested::ClusterDiscoveryType::Type(
+            nested::DiscoveryType::Eds.into(),
+        )),
+        eds_cluster_config: Some(nested::EdsClusterConfig {
+            eds_config: Some(ads()),
+            service_name: String::new(),
+        }),
+        connect_timeout: Some(duration(CONNECT_TIMEOUT)),
+        lb_policy: policy.into(),
+        common_lb_config: Some(nested::CommonLbConfig {
+            // FAIL_CLOSED (design 5.5): with nothing healthy, nothing is served.
+            healthy_panic_threshold: Some(Percent { value: 0.0 }),
+            // Envoy gathers health updates for a second by default, while which requests go on to a dead endpoint.
+            // Vitals gathers them itself.
+            update_merge_window: Some(duration(Duration::ZERO)),
+            ..nested::CommonLbConfig::default()
+        }),
+        typed_extension_protocol_options: protocol_options(service.protocol)
+            .map(|options| (HTTP_PROTOCOL_OPTIONS.into(), any(&options)))
+            .into_iter()
+            .collect(),
+        ..pb::Cluster::default()
+    };
+    let name = service.name.shared();
+    let references = vec![(ResourceType::ClusterLoadAssignment, service.name.shared())];
+    Resource::new(ResourceType::Cluster, name, &message, references)
+}
+
+fn protocol_options(protocol: Protocol) -> Option<HttpProtocolOptions> {
+    let protocol = match protocol {
+        Protocol::Http => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
+        Protocol::H2c | Protocol::Grpc => {
+            ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default())
+        }
+        Protocol::Tcp => return None,
+    };
+    Some(HttpProtocolOptions {
+        upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(
+            ExplicitHttpConfig {
+                protocol_config: Some(protocol),
+            },
+        )),
+        ..HttpProtocolOptions::default()
+    })
+}

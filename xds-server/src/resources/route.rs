@@ -1,0 +1,134 @@
+//! An HTTP listener's RouteConfiguration.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::route::v3 as pb;
+use envoy_types::pb::envoy::config::route::v3::route::Action;
+use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
+use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
+
+use super::duration;
+use crate::model::{Name, Protocol, Route};
+use crate::snapshot::{Resource, ResourceType};
+
+/// The RouteConfiguration of an HTTP listener. `protocol_of` is what the endpoints of a service speak.
+#[must_use]
+pub fn route_configuration(
+    listener: &Name,
+    routes: &[Route],
+    protocol_of: impl Fn(&Name) -> Protocol,
+) -> Resource {
+    let message = pb::RouteConfiguration {
+        name: listener.as_str().into(),
+        virtual_hosts: virtual_hosts(routes, protocol_of),
+        ..pb::RouteConfiguration::default()
+    };
+    let services: BTreeSet<&Name> = routes.iter().map(|route| &route.service).collect();
+    let references = services
+        .into_iter()
+        .map(|service| (ResourceType::Cluster, service.shared()))
+        .collect();
+    Resource::new(
+        ResourceType::RouteConfiguration,
+        listener.shared(),
+        &message,
+        references,
+    )
+}
+
+/// Envoy chooses the virtual host by the request's domain, before it looks at any path, and refuses a domain that stands
+/// in two. So every domain has the routes of all items that name it, in the order of writing, and domains with the same
+/// routes share a virtual host.
+fn virtual_hosts(
+    routes: &[Route],
+    protocol_of: impl Fn(&Name) -> Protocol,
+) -> Vec<pb::VirtualHost> {
+    let mut domains: Vec<&String> = Vec::new();
+    for domain in routes.iter().flat_map(|route| &route.domains) {
+        if !domains.contains(&domain) {
+            domains.push(domain);
+        }
+    }
+    let mut hosts: Vec<pb::VirtualHost> = Vec::new();
+    for domain in domains {
+        let of_domain = routes.iter().filter(|route| route.domains.contains(domain));
+        let of_domain: Vec<pb::Route> = of_domain
+            .map(|route| http_route(route, protocol_of(&route.service)))
+            .collect();
+        match hosts.iter_mut().find(|host| host.routes == of_domain) {
+            Some(host) => host.domains.push(domain.clone()),
+            None => hosts.push(pb::VirtualHost {
+                name: domain.clone(),
+                domains: vec![domain.clone()],
+                routes: of_domain,
+                ..pb::VirtualHost::default()
+            }),
+        }
+    }
+    hosts
+}
+
+fn http_route(route: &Route, protocol: Protocol) -> pb::Route {
+    // Envoy ends a request after 15 s by default. That is right for HTTP, but H2C and gRPC services stream.
+    let timeout = match protocol {
+        Protocol::H2c | Protocol::Grpc => Some(duration(Duration::ZERO)),
+        Protocol::Http | Protocol::Tcp => None,
+    };
+    pb::Route {
+        r#match: Some(pb::RouteMatch {
+            path_specifier: Some(PathSpecifier::Prefix(route.prefix.clone())),
+            ..pb::RouteMatch::default()
+        }),
+        action: Some(Action::Route(pb::RouteAction {
+            cluster_specifier: Some(ClusterSpecifier::Cluster(route.service.as_str().into())),
+            timeout,
+            ..pb::RouteAction::default()
+        })),
+        ..pb::Route::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(domains: &[&str], prefix: &str) -> Route {
+        Route {
+            domains: domains.iter().map(|&domain| domain.into()).collect(),
+            prefix: prefix.into(),
+            service: Name::new("shop").unwrap(),
+        }
+    }
+
+    #[test]
+    fn no_domain_stands_in_two_virtual_hosts() {
+        let routes = [
+            route(&["a", "b"], "/x"),
+            route(&["a"], "/"),
+            route(&["c", "b"], "/z"),
+            route(&["d"], "/x"),
+        ];
+        let hosts = virtual_hosts(&routes, |_| Protocol::Http);
+        let of = |host: &pb::VirtualHost| {
+            let prefix = |route: &pb::Route| match &route.r#match.as_ref().unwrap().path_specifier {
+                Some(PathSpecifier::Prefix(prefix)) => prefix.clone(),
+                other => panic!("{other:?}"),
+            };
+            (
+                host.domains.clone(),
+                host.routes.iter().map(prefix).collect::<Vec<_>>(),
+            )
+        };
+        let owned = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            hosts.iter().map(of).collect::<Vec<_>>(),
+            [
+                (owned(&["a"]), owned(&["/x", "/"])),
+                (owned(&["b"]), owned(&["/x", "/z"])),
+                (owned(&["c"]), owned(&["/z"])),
+                (owned(&["d"]), owned(&["/x"])),
+            ]
+        );
+    }
+}

@@ -1,0 +1,430 @@
+//! What every fleet is served: immutable, consistent by construction, encoded once.
+//!
+//! In: rendered Envoy resources. Out: a [`Snapshot`] that all streams read. A resource's version is a hash of its bytes
+//! (design 4.4), so the same content has the same version on every replica and after every restart. The bytes are the
+//! encoded `google.protobuf.Any`, shared by all streams of both transports.
+//!
+//! Not here: who gets what and when (`stream`), and what a resource says (`resources`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use envoy_types::pb::google::protobuf::Any;
+use prost::{Message, Name as ProtoName};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use crate::model::{Name, NodeMatcher};
+
+/// The types that Vitals serves. Their order is the order of pushing: a resource that is referred to comes before what
+/// refers to it, save that an Envoy asks for routes only once it has the listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ResourceType {
+    /// `envoy.config.cluster.v3.Cluster`
+    Cluster,
+    /// `envoy.config.endpoint.v3.ClusterLoadAssignment`
+    ClusterLoadAssignment,
+    /// `envoy.config.listener.v3.Listener`
+    Listener,
+    /// `envoy.config.route.v3.RouteConfiguration`
+    RouteConfiguration,
+}
+
+impl ResourceType {
+    /// Every type, in the order of pushing.
+    pub const ALL: [Self; 4] = [
+        Self::Cluster,
+        Self::ClusterLoadAssignment,
+        Self::Listener,
+        Self::RouteConfiguration,
+    ];
+
+    /// The type URL.
+    #[must_use]
+    pub fn type_url(self) -> &'static str {
+        match self {
+            Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+            Self::ClusterLoadAssignment => {
+                "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+            }
+            Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
+            Self::RouteConfiguration => {
+                "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+            }
+        }
+    }
+
+    /// The type with that URL, if we serve it.
+    #[must_use]
+    pub fn from_type_url(url: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.type_url() == url)
+    }
+
+    /// The message's name, as in logs, metrics and the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "Cluster",
+            Self::ClusterLoadAssignment => "ClusterLoadAssignment",
+            Self::Listener => "Listener",
+            Self::RouteConfiguration => "RouteConfiguration",
+        }
+    }
+
+    /// Whether the type knows wildcard subscriptions, and a state-of-the-world response is the whole set, in which
+    /// omission means deletion (xDS protocol: Listener and Cluster only).
+    #[must_use]
+    pub fn is_whole_set(self) -> bool {
+        matches!(self, Self::Cluster | Self::Listener)
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// One resource, encoded.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Resource {
+    kind: ResourceType,
+    name: Arc<str>,
+    version: Arc<str>,
+    any: Bytes,
+    references: Vec<(ResourceType, Arc<str>)>,
+}
+
+impl Resource {
+    /// Encodes a message. `references` are the resources without which this one is of no use to a client.
+    ///
+    /// The encoding must be deterministic: a message may hold a protobuf map of at most one entry, because the order of
+    /// a larger one is not fixed.
+    #[must_use]
+    pub fn new<M: Message + ProtoName>(
+        kind: ResourceType,
+        name: Arc<str>,
+        message: &M,
+        references: Vec<(ResourceType, Arc<str>)>,
+    ) -> Self {
+        debug_assert_eq!(
+            M::type_url().rsplit('/').next(),
+            kind.type_url().rsplit('/').next()
+        );
+        let any = Any {
+            type_url: kind.type_url().into(),
+            value: message.encode_to_vec(),
+        };
+        let any = Bytes::from(any.encode_to_vec());
+        let version = format!("{:016x}", xxh3_64(&any)).into();
+        Self {
+            kind,
+            name,
+            version,
+            any,
+            references,
+        }
+    }
+
+    /// The resource's type.
+    #[must_use]
+    pub fn kind(&self) -> ResourceType {
+        self.kind
+    }
+
+    /// The resource's name.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The hash of its content.
+    #[must_use]
+    pub fn version(&self) -> &Arc<str> {
+        &self.version
+    }
+
+    /// The resources without which this one is of no use to a client.
+    #[must_use]
+    pub fn references(&self) -> &[(ResourceType, Arc<str>)] {
+        &self.references
+    }
+
+    /// The encoded `google.protobuf.Any`.
+    #[must_use]
+    pub fn any(&self) -> &Bytes {
+        &self.any
+    }
+}
+
+/// All resources of one type for one fleet.
+#[derive(Debug)]
+pub struct TypeSnapshot {
+    resources: BTreeMap<Arc<str>, Arc<Resource>>,
+    held: BTreeSet<Arc<str>>,
+    version: Arc<str>,
+    state: u128,
+}
+
+impl TypeSnapshot {
+    fn new(resources: impl IntoIterator<Item = Arc<Resource>>, held: BTreeSet<Arc<str>>) -> Self {
+        let resources: BTreeMap<_, _> = resources
+            .into_iter()
+            .map(|r| (Arc::clone(&r.name), r))
+            .collect();
+        // The versions hold the contents, so a hash over names and versions is a hash of the whole.
+        let mut text = Vec::with_capacity(resources.len() * 40);
+        for (name, resource) in &resources {
+            text.extend_from_slice(name.as_bytes());
+            text.push(0);
+            text.extend_from_slice(resource.version.as_bytes());
+            text.push(0);
+        }
+        let version = format!("{:032x}", xxh3_128(&text)).into();
+        for name in &held {
+            text.extend_from_slice(name.as_bytes());
+            text.push(1);
+        }
+        let state = xxh3_128(&text);
+        Self {
+            resources,
+            held,
+            version,
+            state,
+        }
+    }
+
+    /// The resources by name.
+    #[must_use]
+    pub fn resources(&self) -> &BTreeMap<Arc<str>, Arc<Resource>> {
+        &self.resources
+    }
+
+    /// Whether the resource exists but must not be answered yet (design 5.3).
+    #[must_use]
+    pub fn is_held(&self, name: &str) -> bool {
+        self.held.contains(name)
+    }
+
+    /// The resources that exist but must not be answered yet.
+    #[must_use]
+    pub fn held(&self) -> &BTreeSet<Arc<str>> {
+        &self.held
+    }
+
+    /// A hash of the whole set.
+    #[must_use]
+    pub fn version(&self) -> &Arc<str> {
+        &self.version
+    }
+
+    /// A hash of the whole set and of what is held: streams that have served this state need not look again.
+    #[must_use]
+    pub fn state(&self) -> u128 {
+        self.state
+    }
+}
+
+/// All that one fleet is served.
+#[derive(Debug)]
+pub struct FleetSnapshot {
+    name: Name,
+    matcher: NodeMatcher,
+    types: [TypeSnapshot; 4],
+}
+
+/// A reference that leads nowhere: a defect of the renderer, never of the configuration.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("fleet {fleet}: {from_kind} {from} refers to {to_kind} {to}, which is not there", from_kind = .from_kind.as_str(), to_kind = .to_kind.as_str())]
+pub struct DanglingReference {
+    fleet: Name,
+    from_kind: ResourceType,
+    from: Arc<str>,
+    to_kind: ResourceType,
+    to: Arc<str>,
+}
+
+impl FleetSnapshot {
+    /// Gathers what a fleet is served; `held` are resources that exist but may not be answered yet.
+    ///
+    /// # Errors
+    /// When a resource refers to one that is neither there nor held.
+    pub fn new(
+        name: Name,
+        matcher: NodeMatcher,
+        resources: impl IntoIterator<Item = Arc<Resource>>,
+        held: BTreeSet<(ResourceType, Arc<str>)>,
+    ) -> Result<Self, DanglingReference> {
+        let mut by_type: [Vec<Arc<Resource>>; 4] = Default::default();
+        for resource in resources {
+            if let Some(list) = by_type.get_mut(resource.kind.index()) {
+                list.push(resource);
+            }
+        }
+        let types = ResourceType::ALL.map(|kind| {
+            let list = by_type
+                .get_mut(kind.index())
+                .map(std::mem::take)
+                .unwrap_or_default();
+            let held = held
+                .iter()
+                .filter(|(of, _)| *of == kind)
+                .map(|(_, name)| Arc::clone(name));
+            TypeSnapshot::new(list, held.collect())
+        });
+        let fleet = Self {
+            name,
+            matcher,
+            types,
+        };
+        fleet.check_references()?;
+        Ok(fleet)
+    }
+
+    fn check_references(&self) -> Result<(), DanglingReference> {
+        for resource in self
+            .types
+            .iter()
+            .flat_map(|of_type| of_type.resources.values())
+        {
+            for (kind, name) in &resource.references {
+                let there = self.of_type(*kind);
+                if !there.resources.contains_key(name) && !there.is_held(name) {
+                    return Err(DanglingReference {
+                        fleet: self.name.clone(),
+                        from_kind: resource.kind,
+                        from: Arc::clone(&resource.name),
+                        to_kind: *kind,
+                        to: Arc::clone(name),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The fleet's name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The resources of one type.
+    #[must_use]
+    pub fn of_type(&self, kind: ResourceType) -> &TypeSnapshot {
+        let [clusters, assignments, listeners, routes] = &self.types;
+        match kind {
+            ResourceType::Cluster => clusters,
+            ResourceType::ClusterLoadAssignment => assignments,
+            ResourceType::Listener => listeners,
+            ResourceType::RouteConfiguration => routes,
+        }
+    }
+}
+
+/// All that all fleets are served at one moment.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    fleets: Vec<Arc<FleetSnapshot>>,
+    caused_at: Option<Instant>,
+}
+
+impl Snapshot {
+    /// A snapshot. `caused_at`: when the oldest verdict or reload came in that it publishes for the first time.
+    #[must_use]
+    pub fn new(fleets: Vec<Arc<FleetSnapshot>>, caused_at: Option<Instant>) -> Self {
+        Self { fleets, caused_at }
+    }
+
+    /// The fleet of a node: the first, in the order of the configuration, that matches.
+    pub fn fleet_of<'n>(
+        &self,
+        id: &str,
+        cluster: &str,
+        metadata: impl Fn(&str) -> Option<&'n str>,
+    ) -> Option<&Arc<FleetSnapshot>> {
+        self.fleets
+            .iter()
+            .find(|fleet| fleet.matcher.matches(id, cluster, &metadata))
+    }
+
+    /// When the oldest verdict or reload came in that this snapshot publishes for the first time.
+    #[must_use]
+    pub fn caused_at(&self) -> Option<Instant> {
+        self.caused_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+    use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+
+    use super::*;
+
+    fn cluster(name: &str) -> Arc<Resource> {
+        let message = Cluster {
+            name: name.into(),
+            ..Cluster::default()
+        };
+        let references = vec![(ResourceType::ClusterLoadAssignment, name.into())];
+        Arc::new(Resource::new(
+            ResourceType::Cluster,
+            name.into(),
+            &message,
+            references,
+        ))
+    }
+
+    fn assignment(name: &str) -> Arc<Resource> {
+        let message = ClusterLoadAssignment {
+            cluster_name: name.into(),
+            ..ClusterLoadAssignment::default()
+        };
+        Arc::new(Resource::new(
+            ResourceType::ClusterLoadAssignment,
+            name.into(),
+            &message,
+            Vec::new(),
+        ))
+    }
+
+    fn fleet(
+        resources: Vec<Arc<Resource>>,
+        held: &[&str],
+    ) -> Result<FleetSnapshot, DanglingReference> {
+        let held = held
+            .iter()
+            .map(|&name| (ResourceType::ClusterLoadAssignment, name.into()))
+            .collect();
+        FleetSnapshot::new(
+            Name::new("edge").unwrap(),
+            NodeMatcher::default(),
+            resources,
+            held,
+        )
+    }
+
+    #[test]
+    fn a_reference_that_leads_nowhere_makes_no_snapshot() {
+        let error = fleet(vec![cluster("a"), assignment("a"), cluster("b")], &[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "fleet edge: Cluster b refers to ClusterLoadAssignment b, which is not there"
+        );
+        assert!(
+            fleet(vec![cluster("a"), assignment("a"), cluster("b")], &["b"]).is_ok(),
+            "held is as good as there"
+        );
+    }
+
+    #[test]
+    fn versions_are_hashes_of_content() {
+        assert_eq!(cluster("a").version(), cluster("a").version());
+        assert_ne!(cluster("a").version(), cluster("b").version());
+        let one = fleet(vec![cluster("a"), assignment("a")], &[]).unwrap();
+        let two = fleet(vec![assignment("a"), cluster("a")], &[]).unwrap();
+        let version =
+            |fleet: &FleetSnapshot| fleet.of_type(ResourceType::Cluster).version().clone();
+        assert_eq!(version(&one), version(&two));
+    }
+}

@@ -1,0 +1,318 @@
+//! One xDS stream as a state machine without sockets: requests in, responses out when asked for.
+//!
+//! ```text
+//!  request ──► on_sotw / on_delta ──► Subscription per type ──┐
+//!                                                             ├──► next() ──► Response, or nothing to say
+//!  newest FleetSnapshot ──────────────────────────────────────┘
+//! ```
+//!
+//! SotW and delta share everything but the reading of a request and the shape of a response. Responses are *pulled*:
+//! the owner calls [`Stream::next`] when the transport can take one, and gets the difference between what the client
+//! was sent and the newest snapshot. So a slow client never has a queue of old states, only a larger difference.
+//!
+//! Order of a pass (xDS protocol, "eventual consistency considerations"):
+//! additions Cluster → ClusterLoadAssignment → Listener → RouteConfiguration, then removals the other way round. A
+//! cluster that is sent anew takes its load assignment along, because a delta Envoy does not ask again (design 5.7).
+//! Nothing waits for an ACK: an Envoy withholds the ACK of a warming cluster until it has the endpoints.
+//!
+//! After a NACK a resource is sent again only when its content changes or the client asks for it by name (design 5.8):
+//! what counts is what was *sent*.
+//!
+//! Not here: gRPC (`ads`), which fleet a node belongs to, and logging: the outcome of a request is returned.
+
+mod acks;
+mod subscription;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+
+pub use self::acks::{Nack, SubscriptionStatus};
+use self::subscription::Subscription;
+use crate::snapshot::{FleetSnapshot, Resource, ResourceType};
+
+/// The most names that a client may subscribe to for one type, or claim to have. Beyond it the stream is refused.
+pub const MAX_NAMES: usize = 262_144;
+
+/// The most bytes that the names of one type may have together.
+pub const MAX_NAME_BYTES: usize = 32 << 20;
+
+/// About how many bytes of resources go into one response, where the protocol lets a set be sent in parts. gRPC clients
+/// refuse messages over 4 MiB by default.
+pub const RESPONSE_BYTES: usize = 1 << 20;
+
+/// The two transports of the xDS protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// State of the world: `StreamAggregatedResources`.
+    Sotw,
+    /// Incremental: `DeltaAggregatedResources`.
+    Delta,
+}
+
+impl Transport {
+    /// The name in metrics, logs and the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sotw => "SOTW",
+            Self::Delta => "DELTA",
+        }
+    }
+}
+
+/// One response, still without its wire form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The type of all its resources.
+    pub kind: ResourceType,
+    /// `version_info`, `system_version_info`: a hash of the fleet's whole set of this type.
+    pub version: Arc<str>,
+    /// The nonce, unique within the stream.
+    pub nonce: String,
+    /// The resources; for SotW Cluster and Listener the whole subscribed set.
+    pub resources: Vec<Arc<Resource>>,
+    /// `removed_resources`; delta only.
+    pub removed: Vec<Arc<str>>,
+    /// Whether it answers a request rather than a change of the snapshot.
+    pub is_answer: bool,
+}
+
+/// What a request came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A type that we do not serve: logged and unanswered.
+    UnknownType,
+    /// A subscription, or a change of one.
+    Subscription(ResourceType),
+    /// The client has taken what was sent.
+    Ack(ResourceType),
+    /// The client has refused what was sent.
+    Nack(ResourceType, Nack),
+    /// A SotW request that answers an older response than the last: superseded, without effect.
+    Stale(ResourceType),
+}
+
+/// Why a request ends the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// On an aggregated stream every request names its type.
+    #[error("the request has no type_url; on an aggregated stream every request names its type")]
+    EmptyTypeUrl,
+    /// More names than a stream may hold.
+    #[error(
+        "more than {MAX_NAMES} resource names (or {MAX_NAME_BYTES} bytes of them) of one type on one stream"
+    )]
+    TooManyNames,
+}
+
+/// The state of one stream.
+#[derive(Debug)]
+pub struct Stream {
+    transport: Transport,
+    subscriptions: [Option<Subscription>; 4],
+    last_nonce: u64,
+}
+
+impl Stream {
+    /// A stream on which nothing was said yet.
+    #[must_use]
+    pub fn new(transport: Transport) -> Self {
+        Self {
+            transport,
+            subscriptions: Default::default(),
+            last_nonce: 0,
+        }
+    }
+
+    /// Takes a SotW request. `now` is only written down beside a NACK.
+    ///
+    /// # Errors
+    /// When the stream must end.
+    pub fn on_sotw(
+        &mut self,
+        request: DiscoveryRequest,
+        now: SystemTime,
+    ) -> Result<Received, Refusal> {
+        let Some(kind) = resource_type(&request.type_url)? else {
+            return Ok(Received::UnknownType);
+        };
+        let slot = self.slot(kind);
+        let first = slot.is_none();
+        let subscription = slot.get_or_insert_with(|| Subscription::new(kind));
+        let mut received = Received::Subscription(kind);
+        if !first && !request.response_nonce.is_empty() {
+            // A nonce that we never sent for this type on this stream can come from a stream before (then there was no
+            // response yet, and the request subscribes) or from a confused client; both are decided by `is_last`.
+            if !subscription.acks().nothing_sent()
+                && !subscription.acks().is_last(&request.response_nonce)
+            {
+                return Ok(Received::Stale(kind));
+            }
+            if let Some(answer) =
+                subscription
+                    .acks_mut()
+                    .answer(&request.response_nonce, request.error_detail, now)
+            {
+                received = answer.map_or(Received::Ack(kind), |nack| Received::Nack(kind, nack));
+            }
+        }
+        if subscription.set_names(request.resource_names)? && matches!(received, Received::Ack(_)) {
+            received = Received::Subscription(kind);
+        }
+        Ok(received)
+    }
+
+    /// Takes a delta request. Subscriptions count whatever the nonce says: only the last response's can be acknowledged,
+    /// but a change of interest is never stale (xds.md bug 3). `now` is only written down beside a NACK.
+    ///
+    /// # Errors
+    /// When the stream must end.
+    pub fn on_delta(
+        &mut self,
+        request: DeltaDiscoveryRequest,
+        now: SystemTime,
+    ) -> Result<Received, Refusal> {
+        let Some(kind) = resource_type(&request.type_url)? else {
+            return Ok(Received::UnknownType);
+        };
+        let first = self.slot(kind).is_none();
+        let subscription = self
+            .slot(kind)
+            .get_or_insert_with(|| Subscription::new(kind));
+        if first {
+            if request.initial_resource_versions.len() > MAX_NAMES {
+                return Err(Refusal::TooManyNames);
+            }
+            subscription.begin_delta(
+                request.resource_names_subscribe,
+                request.initial_resource_versions,
+            )?;
+            subscription.unsubscribe(&request.resource_names_unsubscribe);
+            self.distrust_unproven_assignments(kind);
+            return Ok(Received::Subscription(kind));
+        }
+        let changes = !request.resource_names_subscribe.is_empty()
+            || !request.resource_names_unsubscribe.is_empty();
+        let answer =
+            subscription
+                .acks_mut()
+                .answer(&request.response_nonce, request.error_detail, now);
+        subscription.subscribe(request.resource_names_subscribe)?;
+        subscription.unsubscribe(&request.resource_names_unsubscribe);
+        Ok(match answer {
+            Some(Some(nack)) => Received::Nack(kind, nack),
+            Some(None) if !changes => Received::Ack(kind),
+            None if !changes && !request.response_nonce.is_empty() => Received::Stale(kind),
+            _ => Received::Subscription(kind),
+        })
+    }
+
+    /// The next response that brings the client closer to `fleet`, or `None` when it has everything. The response counts
+    /// as sent from here on.
+    pub fn next(&mut self, fleet: &FleetSnapshot) -> Option<Response> {
+        let additions = ResourceType::ALL
+            .into_iter()
+            .find_map(|kind| self.additions(kind, fleet));
+        additions.or_else(|| {
+            ResourceType::ALL
+                .into_iter()
+                .rev()
+                .find_map(|kind| self.removals(kind, fleet))
+        })
+    }
+
+    /// Where every subscribed type stands, for `/v1/clients`.
+    pub fn status(&self) -> impl Iterator<Item = (ResourceType, SubscriptionStatus)> + '_ {
+        ResourceType::ALL
+            .into_iter()
+            .zip(&self.subscriptions)
+            .filter_map(|(kind, subscription)| {
+                let subscription = subscription.as_ref()?;
+                Some((kind, subscription.acks().status(subscription.interest())))
+            })
+    }
+
+    fn additions(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
+        let transport = self.transport;
+        let batch = self
+            .slot(kind)
+            .as_mut()?
+            .additions(transport, fleet.of_type(kind))?;
+        if kind == ResourceType::Cluster
+            && let Some(assignments) = self.slot(ResourceType::ClusterLoadAssignment)
+        {
+            for cluster in &batch.changed {
+                assignments.send_again(cluster);
+            }
+        }
+        Some(self.respond(kind, fleet, batch))
+    }
+
+    fn removals(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
+        let transport = self.transport;
+        let batch = self
+            .slot(kind)
+            .as_mut()?
+            .removals(transport, fleet.of_type(kind))?;
+        Some(self.respond(kind, fleet, batch))
+    }
+
+    fn respond(
+        &mut self,
+        kind: ResourceType,
+        fleet: &FleetSnapshot,
+        batch: subscription::Batch,
+    ) -> Response {
+        self.last_nonce += 1;
+        let nonce = self.last_nonce;
+        let version = Arc::clone(fleet.of_type(kind).version());
+        if let Some(subscription) = self.slot(kind) {
+            subscription.acks_mut().sent(nonce, Arc::clone(&version));
+        }
+        Response {
+            kind,
+            version,
+            nonce: nonce.to_string(),
+            resources: batch.resources,
+            removed: batch.removed,
+            is_answer: batch.is_answer,
+        }
+    }
+
+    /// A client that says it has a load assignment has forgotten it if the cluster has changed meanwhile (xds.md bug 9):
+    /// its word is taken only for clusters that it also has in the version that we serve.
+    fn distrust_unproven_assignments(&mut self, kind: ResourceType) {
+        if kind != ResourceType::ClusterLoadAssignment {
+            return;
+        }
+        let [clusters, assignments, ..] = &mut self.subscriptions;
+        if let Some(assignments) = assignments {
+            assignments.distrust_claims(|name| {
+                clusters
+                    .as_ref()
+                    .is_some_and(|clusters| clusters.is_claimed(name))
+            });
+        }
+    }
+
+    fn slot(&mut self, kind: ResourceType) -> &mut Option<Subscription> {
+        let [clusters, assignments, listeners, routes] = &mut self.subscriptions;
+        match kind {
+            ResourceType::Cluster => clusters,
+            ResourceType::ClusterLoadAssignment => assignments,
+            ResourceType::Listener => listeners,
+            ResourceType::RouteConfiguration => routes,
+        }
+    }
+}
+
+fn resource_type(type_url: &str) -> Result<Option<ResourceType>, Refusal> {
+    if type_url.is_empty() {
+        return Err(Refusal::EmptyTypeUrl);
+    }
+    Ok(ResourceType::from_type_url(type_url))
+}

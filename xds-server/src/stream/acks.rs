@@ -1,0 +1,115 @@
+//! What a client has said to what it was sent, for one type: the nonces under way, the last ACK, the last NACK.
+//!
+//! In: nonces sent and nonces answered. Out: whether an answer is current, and the row of `/v1/clients`. It decides
+//! nothing about what is sent: that goes by what *was* sent (`subscription`).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use envoy_types::pb::google::rpc::Status;
+
+/// Responses without an answer that are remembered; a client that never answers must cost no memory.
+const MAX_OUTSTANDING: usize = 64;
+
+/// How much of a client's error message is kept, in bytes.
+const MAX_MESSAGE: usize = 2048;
+
+/// A client has refused a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nack {
+    /// The version that it refused. With SotW an Envoy may name a later one than the one at fault.
+    pub version: Arc<str>,
+    /// What the client says, bounded.
+    pub message: String,
+    /// When it came.
+    pub at: SystemTime,
+}
+
+/// Where one type of one stream stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriptionStatus {
+    /// The names subscribed to; `*` stands for all.
+    pub subscribed: Vec<Arc<str>>,
+    /// The version of the last response.
+    pub sent_version: Option<Arc<str>>,
+    /// The version of the last response that the client took.
+    pub acked_version: Option<Arc<str>>,
+    /// The last refusal that no later ACK has followed.
+    pub nack: Option<Nack>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Acks {
+    outstanding: VecDeque<(u64, Arc<str>)>,
+    last_nonce: u64,
+    sent_version: Option<Arc<str>>,
+    acked_version: Option<Arc<str>>,
+    nack: Option<Nack>,
+}
+
+impl Acks {
+    pub(super) fn sent(&mut self, nonce: u64, version: Arc<str>) {
+        if self.outstanding.len() == MAX_OUTSTANDING {
+            self.outstanding.pop_front();
+        }
+        self.outstanding.push_back((nonce, Arc::clone(&version)));
+        self.last_nonce = nonce;
+        self.sent_version = Some(version);
+    }
+
+    pub(super) fn nothing_sent(&self) -> bool {
+        self.last_nonce == 0
+    }
+
+    pub(super) fn is_last(&self, nonce: &str) -> bool {
+        parse_nonce(nonce) == Some(self.last_nonce)
+    }
+
+    /// Takes the answer to a response: `None` when the nonce is none that waits for one, else the NACK, if it is one.
+    /// Responses before it count as answered too: a client answers in order.
+    pub(super) fn answer(
+        &mut self,
+        nonce: &str,
+        error: Option<Status>,
+        now: SystemTime,
+    ) -> Option<Option<Nack>> {
+        let nonce = parse_nonce(nonce)?;
+        let place = self
+            .outstanding
+            .iter()
+            .position(|(sent, _)| *sent == nonce)?;
+        let (_, version) = self.outstanding.drain(..=place).next_back()?;
+        let Some(error) = error else {
+            self.acked_version = Some(version);
+            self.nack = None;
+            return Some(None);
+        };
+        let mut message = error.message;
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        let nack = Nack {
+            version,
+            message,
+            at: now,
+        };
+        self.nack = Some(nack.clone());
+        Some(Some(nack))
+    }
+
+    pub(super) fn status(&self, subscribed: Vec<Arc<str>>) -> SubscriptionStatus {
+        SubscriptionStatus {
+            subscribed,
+            sent_version: self.sent_version.clone(),
+            acked_version: self.acked_version.clone(),
+            nack: self.nack.clone(),
+        }
+    }
+}
+
+fn parse_nonce(nonce: &str) -> Option<u64> {
+    // Only the form that we send: "+1" and "01" are foreign.
+    nonce
+        .parse::<u64>()
+        .ok()
+        .filter(|number| *number > 0 && number.to_string() == nonce)
+}

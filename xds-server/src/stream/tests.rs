@@ -1,0 +1,707 @@
+//! The stream without sockets: single behaviours (named after xds.md §2 and §3 where they stand there), and in `oracle`
+//! a client that must end with exactly the server's state whatever happens on the way.
+
+mod oracle;
+
+use std::time::UNIX_EPOCH;
+
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use envoy_types::pb::envoy::config::listener::v3::Listener;
+use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
+use envoy_types::pb::google::rpc::Status;
+
+use super::*;
+use crate::model::{Name, NodeMatcher};
+use ResourceType::{
+    Cluster as Cds, ClusterLoadAssignment as Eds, Listener as Lds, RouteConfiguration as Rds,
+};
+
+/// A resource of that type and name whose content is `revision`.
+fn resource(kind: ResourceType, name: &str, revision: u32) -> Arc<Resource> {
+    let (text, shared) = (revision.to_string(), Arc::<str>::from(name));
+    Arc::new(match kind {
+        Cds => {
+            let message = Cluster {
+                name: name.into(),
+                alt_stat_name: text,
+                ..Cluster::default()
+            };
+            Resource::new(kind, shared, &message, Vec::new())
+        }
+        Eds => {
+            let message = ClusterLoadAssignment {
+                cluster_name: name.into(),
+                ..ClusterLoadAssignment::default()
+            };
+            let named = [(text, Default::default())].into();
+            Resource::new(
+                kind,
+                shared,
+                &ClusterLoadAssignment {
+                    named_endpoints: named,
+                    ..message
+                },
+                Vec::new(),
+            )
+        }
+        Lds => {
+            let message = Listener {
+                name: name.into(),
+                stat_prefix: text,
+                ..Listener::default()
+            };
+            Resource::new(kind, shared, &message, Vec::new())
+        }
+        Rds => {
+            let message = RouteConfiguration {
+                name: name.into(),
+                ..RouteConfiguration::default()
+            };
+            let message = RouteConfiguration {
+                internal_only_headers: vec![text],
+                ..message
+            };
+            Resource::new(kind, shared, &message, Vec::new())
+        }
+    })
+}
+
+/// `held` are load assignments; see [`fleet_holding`] for others.
+fn fleet(resources: &[(ResourceType, &str, u32)], held: &[&str]) -> FleetSnapshot {
+    let held: Vec<_> = held.iter().map(|&name| (Eds, name)).collect();
+    fleet_holding(resources, &held)
+}
+
+fn fleet_holding(
+    resources: &[(ResourceType, &str, u32)],
+    held: &[(ResourceType, &str)],
+) -> FleetSnapshot {
+    let resources = resources
+        .iter()
+        .map(|&(kind, name, revision)| resource(kind, name, revision));
+    let held = held
+        .iter()
+        .map(|&(kind, name)| (kind, name.into()))
+        .collect();
+    FleetSnapshot::new(
+        Name::new("edge").unwrap(),
+        NodeMatcher::default(),
+        resources,
+        held,
+    )
+    .unwrap()
+}
+
+fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.into()).collect()
+}
+
+/// A stream and the client's side of it.
+struct Talk {
+    stream: Stream,
+}
+
+impl Talk {
+    fn sotw() -> Self {
+        Self {
+            stream: Stream::new(Transport::Sotw),
+        }
+    }
+
+    fn delta() -> Self {
+        Self {
+            stream: Stream::new(Transport::Delta),
+        }
+    }
+
+    fn ask(&mut self, kind: ResourceType, names: &[&str], nonce: &str) -> Received {
+        let request = DiscoveryRequest {
+            type_url: kind.type_url().into(),
+            resource_names: strings(names),
+            response_nonce: nonce.into(),
+            ..DiscoveryRequest::default()
+        };
+        self.stream.on_sotw(request, UNIX_EPOCH).unwrap()
+    }
+
+    fn delta_request(
+        kind: ResourceType,
+        subscribe: &[&str],
+        unsubscribe: &[&str],
+        nonce: &str,
+    ) -> DeltaDiscoveryRequest {
+        DeltaDiscoveryRequest {
+            type_url: kind.type_url().into(),
+            resource_names_subscribe: strings(subscribe),
+            resource_names_unsubscribe: strings(unsubscribe),
+            response_nonce: nonce.into(),
+            ..DeltaDiscoveryRequest::default()
+        }
+    }
+
+    fn subscribe(&mut self, kind: ResourceType, names: &[&str]) -> Received {
+        self.stream
+            .on_delta(Self::delta_request(kind, names, &[], ""), UNIX_EPOCH)
+            .unwrap()
+    }
+
+    fn unsubscribe(&mut self, kind: ResourceType, names: &[&str]) -> Received {
+        self.stream
+            .on_delta(Self::delta_request(kind, &[], names, ""), UNIX_EPOCH)
+            .unwrap()
+    }
+
+    /// Subscribes with `initial_resource_versions` of these revisions.
+    fn reconnect(&mut self, kind: ResourceType, names: &[&str], has: &[(&str, u32)]) {
+        let versions = has.iter().map(|&(name, revision)| {
+            (
+                name.to_owned(),
+                resource(kind, name, revision).version().to_string(),
+            )
+        });
+        let request = DeltaDiscoveryRequest {
+            initial_resource_versions: versions.collect(),
+            ..Self::delta_request(kind, names, &[], "")
+        };
+        self.stream.on_delta(request, UNIX_EPOCH).unwrap();
+    }
+
+    fn ack(&mut self, response: &Response, names: &[&str]) -> Received {
+        match self.stream.transport {
+            Transport::Sotw => self.ask(response.kind, names, &response.nonce),
+            Transport::Delta => {
+                let request = Self::delta_request(response.kind, &[], &[], &response.nonce);
+                self.stream.on_delta(request, UNIX_EPOCH).unwrap()
+            }
+        }
+    }
+
+    fn nack(&mut self, response: &Response, names: &[&str]) -> Received {
+        let error_detail = Some(Status {
+            code: 3,
+            message: "no".into(),
+            ..Status::default()
+        });
+        match self.stream.transport {
+            Transport::Sotw => {
+                let request = DiscoveryRequest {
+                    type_url: response.kind.type_url().into(),
+                    resource_names: strings(names),
+                    response_nonce: response.nonce.clone(),
+                    error_detail,
+                    ..DiscoveryRequest::default()
+                };
+                self.stream.on_sotw(request, UNIX_EPOCH).unwrap()
+            }
+            Transport::Delta => {
+                let request = Self::delta_request(response.kind, &[], &[], &response.nonce);
+                self.stream
+                    .on_delta(
+                        DeltaDiscoveryRequest {
+                            error_detail,
+                            ..request
+                        },
+                        UNIX_EPOCH,
+                    )
+                    .unwrap()
+            }
+        }
+    }
+
+    /// All responses until there is nothing to say, as `type +name.. -removed..`.
+    fn says(&mut self, fleet: &FleetSnapshot) -> Vec<String> {
+        std::iter::from_fn(|| self.stream.next(fleet))
+            .map(|response| shown(&response))
+            .collect()
+    }
+}
+
+fn shown(response: &Response) -> String {
+    let added = response
+        .resources
+        .iter()
+        .map(|resource| format!(" +{}", resource.name()));
+    let removed = response.removed.iter().map(|name| format!(" -{name}"));
+    response.kind.as_str().to_owned() + &added.chain(removed).collect::<String>()
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn h1_h5_sotw_wildcard_gets_the_whole_set_in_one_response_and_again_after_a_change() {
+    let mut talk = Talk::sotw();
+    talk.ask(Cds, &[], "");
+    let one = fleet(&[(Cds, "a", 1), (Cds, "b", 1)], &[]);
+    let response = talk.stream.next(&one).unwrap();
+    assert_eq!(shown(&response), "Cluster +a +b");
+    assert_eq!(talk.ack(&response, &[]), Received::Ack(Cds));
+    assert_eq!(talk.says(&one), NOTHING, "no reply to an ACK");
+    assert_eq!(
+        talk.says(&fleet(&[(Cds, "a", 2), (Cds, "b", 1)], &[])),
+        ["Cluster +a +b"]
+    );
+}
+
+#[test]
+fn h5_sotw_endpoints_travel_alone() {
+    let mut talk = Talk::sotw();
+    talk.ask(Eds, &["a", "b"], "");
+    assert_eq!(
+        talk.says(&fleet(&[(Eds, "a", 1), (Eds, "b", 1)], &[])),
+        ["ClusterLoadAssignment +a +b"]
+    );
+    assert_eq!(
+        talk.says(&fleet(&[(Eds, "a", 1), (Eds, "b", 2)], &[])),
+        ["ClusterLoadAssignment +b"]
+    );
+}
+
+#[test]
+fn g4_a_stale_nonce_is_ignored_in_sotw_and_does_not_hide_an_interest_in_delta() {
+    let state = fleet(&[(Eds, "a", 1), (Eds, "b", 1)], &[]);
+    let mut talk = Talk::sotw();
+    talk.ask(Eds, &["a"], "");
+    let first = talk.stream.next(&state).unwrap();
+    let second = talk.stream.next(&fleet(&[(Eds, "a", 2)], &[])).unwrap();
+    assert_eq!(
+        talk.ask(Eds, &["a", "b"], &first.nonce),
+        Received::Stale(Eds)
+    );
+    assert_eq!(
+        talk.ask(Eds, &["a", "b"], &second.nonce),
+        Received::Subscription(Eds)
+    );
+
+    let mut talk = Talk::delta();
+    talk.subscribe(Eds, &["a"]);
+    talk.says(&state);
+    let request = Talk::delta_request(Eds, &["b"], &[], "no-such-nonce");
+    assert_eq!(
+        talk.stream.on_delta(request, UNIX_EPOCH),
+        Ok(Received::Subscription(Eds))
+    );
+    assert_eq!(talk.says(&state), ["ClusterLoadAssignment +b"]);
+}
+
+#[test]
+fn g8_sotw_legacy_wildcard_ends_with_the_first_name() {
+    let state = fleet(&[(Cds, "a", 1), (Cds, "b", 1)], &[]);
+    let mut talk = Talk::sotw();
+    talk.ask(Cds, &[], "");
+    let response = talk.stream.next(&state).unwrap();
+    talk.ack(&response, &["a"]);
+    assert_eq!(
+        talk.says(&state),
+        ["Cluster +a"],
+        "a name that is asked for is answered"
+    );
+    assert_eq!(
+        talk.says(&fleet(&[(Cds, "a", 1), (Cds, "b", 2)], &[])),
+        NOTHING,
+        "b is no longer wanted"
+    );
+    let response = talk
+        .stream
+        .next(&fleet(&[(Cds, "a", 2), (Cds, "b", 2)], &[]))
+        .unwrap();
+    assert_eq!(shown(&response), "Cluster +a");
+    talk.ack(&response, &[]);
+    assert_eq!(
+        talk.says(&fleet(&[(Cds, "a", 3)], &[])),
+        NOTHING,
+        "an empty list now means nothing"
+    );
+}
+
+#[test]
+fn g8_a_star_and_a_name_coexist() {
+    let mut talk = Talk::sotw();
+    talk.ask(Cds, &["*", "a"], "");
+    let response = talk
+        .stream
+        .next(&fleet(&[(Cds, "a", 1), (Cds, "b", 1)], &[]))
+        .unwrap();
+    assert_eq!(shown(&response), "Cluster +a +b");
+    talk.ack(&response, &["a"]);
+    assert_eq!(
+        talk.says(&fleet(&[(Cds, "a", 2), (Cds, "b", 2)], &[])),
+        ["Cluster +a"]
+    );
+}
+
+#[test]
+fn g9_delta_legacy_wildcard_survives_a_name_and_ends_with_its_unsubscription() {
+    let mut talk = Talk::delta();
+    talk.subscribe(Cds, &[]);
+    assert_eq!(talk.says(&fleet(&[(Cds, "a", 1)], &[])), ["Cluster +a"]);
+    talk.subscribe(Cds, &["b"]);
+    assert_eq!(
+        talk.says(&fleet(&[(Cds, "a", 2), (Cds, "b", 1)], &[])),
+        ["Cluster +a +b"]
+    );
+    talk.unsubscribe(Cds, &["*", "unknown"]);
+    assert_eq!(
+        talk.says(&fleet(&[(Cds, "a", 3), (Cds, "b", 2)], &[])),
+        ["Cluster +b"]
+    );
+}
+
+#[test]
+fn g10_what_the_wildcard_still_covers_is_sent_again_or_said_to_be_gone() {
+    let state = fleet(&[(Cds, "a", 1)], &[]);
+    let mut talk = Talk::delta();
+    talk.subscribe(Cds, &["*", "a", "b"]);
+    assert_eq!(talk.says(&state), ["Cluster +a -b"]);
+    talk.unsubscribe(Cds, &["a", "b"]);
+    assert_eq!(talk.says(&state), ["Cluster +a -b"]);
+}
+
+#[test]
+fn g16_the_first_wildcard_on_an_empty_set_is_answered() {
+    for mut talk in [Talk::sotw(), Talk::delta()] {
+        match talk.stream.transport {
+            Transport::Sotw => talk.ask(Cds, &[], ""),
+            Transport::Delta => talk.subscribe(Cds, &[]),
+        };
+        assert_eq!(talk.says(&fleet(&[], &[])), ["Cluster"]);
+    }
+}
+
+#[test]
+fn g17_a_client_that_has_everything_is_left_in_peace() {
+    let state = fleet(
+        &[(Cds, "a", 1), (Eds, "a", 1), (Lds, "l", 1), (Rds, "l", 1)],
+        &[],
+    );
+    let mut talk = Talk::delta();
+    talk.reconnect(Cds, &[], &[("a", 1)]);
+    talk.reconnect(Eds, &["a"], &[("a", 1)]);
+    talk.reconnect(Lds, &[], &[("l", 1)]);
+    talk.reconnect(Rds, &["l"], &[("l", 1)]);
+    assert_eq!(talk.says(&state), NOTHING);
+}
+
+#[test]
+fn bug_1_a_changed_cluster_takes_its_load_assignment_along() {
+    let before = fleet(
+        &[(Cds, "a", 1), (Cds, "b", 1), (Eds, "a", 1), (Eds, "b", 1)],
+        &[],
+    );
+    let after = fleet(
+        &[(Cds, "a", 2), (Cds, "b", 1), (Eds, "a", 1), (Eds, "b", 1)],
+        &[],
+    );
+    let mut talk = Talk::delta();
+    talk.subscribe(Cds, &[]);
+    talk.subscribe(Eds, &["a", "b"]);
+    talk.says(&before);
+    assert_eq!(
+        talk.says(&after),
+        ["Cluster +a", "ClusterLoadAssignment +a"],
+        "and not the unchanged one's"
+    );
+
+    let mut talk = Talk::sotw();
+    talk.ask(Cds, &[], "");
+    talk.ask(Eds, &["a", "b"], "");
+    talk.says(&before);
+    assert_eq!(
+        talk.says(&after),
+        ["Cluster +a +b", "ClusterLoadAssignment +a"]
+    );
+}
+
+#[test]
+fn bug_2_nothing_waits_for_the_ack_of_a_warming_cluster() {
+    let mut talk = Talk::delta();
+    talk.subscribe(Cds, &[]);
+    talk.subscribe(Eds, &["a"]);
+    talk.subscribe(Lds, &[]);
+    talk.subscribe(Rds, &["l"]);
+    let state = fleet(
+        &[(Cds, "a", 1), (Eds, "a", 1), (Lds, "l", 1), (Rds, "l", 1)],
+        &[],
+    );
+    assert_eq!(
+        talk.says(&state),
+        [
+            "Cluster +a",
+            "ClusterLoadAssignment +a",
+            "Listener +l",
+            "RouteConfiguration +l"
+        ]
+    );
+}
+
+#[test]
+fn bug_8_what_was_deleted_while_the_client_was_away_is_removed() {
+    let mut talk = Talk::delta();
+    talk.reconnect(Cds, &[], &[("a", 1), ("gone", 1)]);
+    assert_eq!(talk.says(&fleet(&[(Cds, "a", 1)], &[])), ["Cluster -gone"]);
+}
+
+#[test]
+fn bug_9_a_claimed_load_assignment_is_trusted_only_beside_its_unchanged_cluster() {
+    let state = fleet(
+        &[(Cds, "a", 2), (Cds, "b", 1), (Eds, "a", 1), (Eds, "b", 1)],
+        &[],
+    );
+    let mut talk = Talk::delta();
+    talk.reconnect(Cds, &[], &[("a", 1), ("b", 1)]);
+    talk.reconnect(Eds, &["a", "b"], &[("a", 1), ("b", 1)]);
+    assert_eq!(
+        talk.says(&state),
+        ["Cluster +a", "ClusterLoadAssignment +a"]
+    );
+
+    let mut talk = Talk::delta();
+    talk.reconnect(Eds, &["b"], &[("b", 1)]);
+    assert_eq!(
+        talk.says(&state),
+        ["ClusterLoadAssignment +b"],
+        "no cluster vouches for it"
+    );
+}
+
+#[test]
+fn bug_11_a_name_given_up_and_taken_again_is_answered() {
+    let state = fleet(&[(Eds, "a", 1), (Eds, "b", 1)], &[]);
+    let mut talk = Talk::sotw();
+    talk.ask(Eds, &["a", "b"], "");
+    let first = talk.stream.next(&state).unwrap();
+    talk.ack(&first, &["b"]);
+    assert_eq!(talk.says(&state), NOTHING);
+    talk.ask(Eds, &["a", "b"], &first.nonce);
+    assert_eq!(talk.says(&state), ["ClusterLoadAssignment +a"]);
+
+    let mut talk = Talk::delta();
+    talk.subscribe(Eds, &["a"]);
+    talk.says(&state);
+    talk.subscribe(Eds, &["a"]);
+    assert_eq!(
+        talk.says(&state),
+        ["ClusterLoadAssignment +a"],
+        "delta answers every name that is asked for"
+    );
+}
+
+#[test]
+fn after_a_nack_there_is_silence_until_the_content_changes() {
+    for mut talk in [Talk::sotw(), Talk::delta()] {
+        match talk.stream.transport {
+            Transport::Sotw => talk.ask(Eds, &["a", "b"], ""),
+            Transport::Delta => talk.subscribe(Eds, &["a", "b"]),
+        };
+        let response = talk
+            .stream
+            .next(&fleet(&[(Eds, "a", 1), (Eds, "b", 1)], &[]))
+            .unwrap();
+        let Received::Nack(Eds, nack) = talk.nack(&response, &["a", "b"]) else {
+            panic!("a NACK")
+        };
+        assert_eq!(
+            (nack.message.as_str(), &nack.version),
+            ("no", &response.version)
+        );
+        assert_eq!(
+            talk.says(&fleet(&[(Eds, "a", 1), (Eds, "b", 1)], &[])),
+            NOTHING
+        );
+        let (_, status) = talk.stream.status().next().unwrap();
+        assert_eq!((status.acked_version, status.nack), (None, Some(nack)));
+        let response = talk
+            .stream
+            .next(&fleet(&[(Eds, "a", 1), (Eds, "b", 2)], &[]))
+            .unwrap();
+        assert_eq!(
+            shown(&response),
+            "ClusterLoadAssignment +b",
+            "only what has changed"
+        );
+        talk.ack(&response, &["a", "b"]);
+        let (_, status) = talk.stream.status().next().unwrap();
+        assert_eq!(
+            (status.acked_version, status.nack),
+            (Some(response.version), None)
+        );
+    }
+}
+
+#[test]
+fn c1_additions_go_down_the_references_and_removals_up() {
+    let old = fleet(
+        &[(Cds, "a", 1), (Eds, "a", 1), (Lds, "l", 1), (Rds, "l", 1)],
+        &[],
+    );
+    let new = fleet(
+        &[(Cds, "b", 1), (Eds, "b", 1), (Lds, "m", 1), (Rds, "m", 1)],
+        &[],
+    );
+    let mut talk = Talk::delta();
+    talk.subscribe(Cds, &[]);
+    talk.subscribe(Lds, &[]);
+    talk.subscribe(Eds, &["a", "b"]);
+    talk.subscribe(Rds, &["l", "m"]);
+    talk.says(&old);
+    assert_eq!(
+        talk.says(&new),
+        [
+            "Cluster +b",
+            "ClusterLoadAssignment +b",
+            "Listener +m",
+            "RouteConfiguration +m",
+            "RouteConfiguration -l",
+            "Listener -l",
+            "ClusterLoadAssignment -a",
+            "Cluster -a",
+        ]
+    );
+
+    let mut talk = Talk::sotw();
+    talk.ask(Cds, &[], "");
+    talk.ask(Lds, &[], "");
+    talk.says(&old);
+    assert_eq!(
+        talk.says(&new),
+        [
+            "Cluster +b +a",
+            "Listener +m +l",
+            "Listener +m",
+            "Cluster +b"
+        ],
+        "what will go lingers until what refers to it has changed"
+    );
+}
+
+#[test]
+fn a_held_load_assignment_is_neither_answered_nor_removed() {
+    for mut talk in [Talk::sotw(), Talk::delta()] {
+        match talk.stream.transport {
+            Transport::Sotw => talk.ask(Eds, &["a"], ""),
+            Transport::Delta => talk.subscribe(Eds, &["a"]),
+        };
+        assert_eq!(talk.says(&fleet(&[], &["a"])), NOTHING);
+        assert_eq!(
+            talk.says(&fleet(&[(Eds, "a", 1)], &[])),
+            ["ClusterLoadAssignment +a"]
+        );
+        assert_eq!(talk.says(&fleet(&[], &["a"])), NOTHING);
+    }
+    let mut talk = Talk::delta();
+    talk.reconnect(Eds, &["a"], &[("a", 1)]);
+    assert_eq!(
+        talk.says(&fleet(&[], &["a"])),
+        NOTHING,
+        "also for a client that has it from before"
+    );
+}
+
+#[test]
+fn a_whole_set_waits_for_what_is_held_so_that_an_omission_is_not_taken_for_a_deletion() {
+    let holding = fleet_holding(&[(Lds, "old", 1)], &[(Lds, "new")]);
+    let whole = fleet(&[(Lds, "old", 1), (Lds, "new", 1)], &[]);
+    let mut talk = Talk::sotw();
+    talk.ask(Lds, &[], "");
+    assert_eq!(talk.says(&holding), NOTHING);
+    assert_eq!(talk.says(&whole), ["Listener +new +old"]);
+    assert_eq!(talk.says(&holding), NOTHING);
+    let mut talk = Talk::delta();
+    talk.reconnect(Lds, &[], &[("old", 1), ("new", 7)]);
+    assert_eq!(talk.says(&holding), NOTHING, "what is held is not gone");
+    assert_eq!(talk.says(&whole), ["Listener +new"]);
+}
+
+#[test]
+fn an_unknown_load_assignment_is_answered_empty_so_that_no_cluster_warms_for_ever() {
+    for mut talk in [Talk::sotw(), Talk::delta()] {
+        match talk.stream.transport {
+            Transport::Sotw => talk.ask(Eds, &["x"], ""),
+            Transport::Delta => talk.subscribe(Eds, &["x"]),
+        };
+        let response = talk.stream.next(&fleet(&[], &[])).unwrap();
+        assert_eq!(
+            response.resources,
+            [Arc::new(crate::resources::empty_assignment("x".into()))]
+        );
+        assert_eq!(
+            talk.says(&fleet(&[(Cds, "other", 1)], &[])),
+            NOTHING,
+            "once"
+        );
+        assert_eq!(
+            talk.says(&fleet(&[(Eds, "x", 1)], &[])),
+            ["ClusterLoadAssignment +x"]
+        );
+    }
+}
+
+#[test]
+fn d3_bug_7_a_missing_resource_is_said_to_be_missing_and_sent_when_it_comes() {
+    let mut talk = Talk::delta();
+    talk.subscribe(Cds, &["a"]);
+    assert_eq!(talk.says(&fleet(&[], &[])), ["Cluster -a"]);
+    assert_eq!(talk.says(&fleet(&[(Cds, "a", 1)], &[])), ["Cluster +a"]);
+    assert_eq!(talk.says(&fleet(&[], &[])), ["Cluster -a"]);
+    assert_eq!(talk.says(&fleet(&[(Cds, "a", 1)], &[])), ["Cluster +a"]);
+}
+
+#[test]
+fn a_request_without_a_type_ends_the_stream_and_an_unknown_type_does_not() {
+    let mut talk = Talk::sotw();
+    assert_eq!(
+        talk.stream.on_sotw(DiscoveryRequest::default(), UNIX_EPOCH),
+        Err(Refusal::EmptyTypeUrl)
+    );
+    let unknown = DiscoveryRequest {
+        type_url: "type.googleapis.com/x.Y".into(),
+        ..DiscoveryRequest::default()
+    };
+    assert_eq!(
+        talk.stream.on_sotw(unknown, UNIX_EPOCH),
+        Ok(Received::UnknownType)
+    );
+}
+
+#[test]
+fn more_names_than_a_stream_may_hold_end_it() {
+    let names: Vec<String> = (0..=MAX_NAMES).map(|n| n.to_string()).collect();
+    let request = DiscoveryRequest {
+        type_url: Eds.type_url().into(),
+        resource_names: names.clone(),
+        ..DiscoveryRequest::default()
+    };
+    assert_eq!(
+        Stream::new(Transport::Sotw).on_sotw(request, UNIX_EPOCH),
+        Err(Refusal::TooManyNames)
+    );
+    let mut stream = Stream::new(Transport::Delta);
+    for half in names.chunks(MAX_NAMES / 2) {
+        let request = DeltaDiscoveryRequest {
+            type_url: Eds.type_url().into(),
+            resource_names_subscribe: half.to_vec(),
+            ..DeltaDiscoveryRequest::default()
+        };
+        if let Err(refusal) = stream.on_delta(request, UNIX_EPOCH) {
+            assert_eq!(refusal, Refusal::TooManyNames);
+            return;
+        }
+    }
+    panic!("the limit holds over several requests too");
+}
+
+#[test]
+fn a_large_set_is_sent_in_parts_where_the_protocol_allows() {
+    let names: Vec<String> = (0..400).map(|n| format!("{n:04000}")).collect();
+    let all: Vec<_> = names.iter().map(|name| (Eds, name.as_str(), 1)).collect();
+    let state = fleet(&all, &[]);
+    let wanted: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut talk = Talk::delta();
+    talk.subscribe(Eds, &wanted);
+    let parts: Vec<Response> = std::iter::from_fn(|| talk.stream.next(&state)).collect();
+    assert!(parts.len() > 1);
+    assert_eq!(
+        parts.iter().map(|part| part.resources.len()).sum::<usize>(),
+        names.len()
+    );
+}
