@@ -1,0 +1,98 @@
+//! The admin API (design 4.3): health for people, machines and scrapers, over plain HTTP, on loopback by default.
+//!
+//! In: the newest health view, the table of clients, the last reload, the metrics. Out: JSON (`api` says in what form)
+//! and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
+
+pub mod api;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::ads::clients::Clients;
+use crate::health::HealthView;
+use crate::metrics::Metrics;
+use crate::snapshot::Snapshot;
+
+/// What the last reading of the configuration came to.
+#[derive(Clone, Debug, Default)]
+pub struct Reload {
+    /// Its errors, a line each; none when it runs.
+    pub errors: Vec<String>,
+}
+
+/// What the admin API shows.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// The health of all services.
+    pub health: watch::Receiver<Arc<HealthView>>,
+    /// What is served; `/readyz` waits for the first.
+    pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// The last reload.
+    pub reload: watch::Receiver<Reload>,
+    /// Who is connected.
+    pub clients: Arc<Clients>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Serves the API until `stop` resolves.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(
+    admin: Admin,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/v1/endpoints", get(endpoints))
+        .route("/v1/clients", get(clients))
+        .with_state(admin);
+    axum::serve(listener, router)
+        .with_graceful_shutdown(stop)
+        .await
+}
+
+async fn readyz(State(admin): State<Admin>) -> Response {
+    if admin.snapshots.borrow().caused_at().is_none() {
+        let starting = api::Ready {
+            reload: "ok".into(),
+            errors: vec!["starting: nothing is published yet".into()],
+        };
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(starting)).into_response();
+    }
+    let errors = admin.reload.borrow().errors.clone();
+    let reload = if errors.is_empty() { "ok" } else { "error" };
+    Json(api::Ready {
+        reload: reload.into(),
+        errors,
+    })
+    .into_response()
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    match admin.metrics.encode() {
+        Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn endpoints(State(admin): State<Admin>) -> Json<Vec<api::Endpoint>> {
+    let view = Arc::clone(&admin.health.borrow());
+    Json(api::endpoints(&view))
+}
+
+async fn clients(State(admin): State<Admin>) -> Json<Vec<api::Client>> {
+    Json(admin.clients.list().iter().map(api::client).collect())
+}

@@ -1,0 +1,132 @@
+//! Who is connected, and how far each has come: the table behind `/v1/clients`.
+//!
+//! In: a handle per stream. Out: a copy of the rows. A row lives as long as its stream's handle.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use vitals_prober::clock;
+
+use crate::model::Name;
+use crate::snapshot::ResourceType;
+use crate::stream::{SubscriptionStatus, Transport};
+
+/// One connected stream.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// `node.id`; empty until the first request.
+    pub node_id: String,
+    /// `node.cluster`
+    pub node_cluster: String,
+    /// The fleet that it is served as.
+    pub fleet: Option<Name>,
+    /// How it is served.
+    pub transport: Transport,
+    /// When the stream opened.
+    pub connected_at: SystemTime,
+    /// Name and version of the client.
+    pub user_agent: String,
+    /// Where each subscribed type stands.
+    pub types: BTreeMap<ResourceType, SubscriptionStatus>,
+}
+
+/// All connected streams.
+#[derive(Debug, Default)]
+pub struct Clients {
+    next_id: AtomicU64,
+    // A std mutex: held for moments, never over an await.
+    rows: Mutex<BTreeMap<u64, Client>>,
+}
+
+impl Clients {
+    /// Adds a stream that has said nothing yet.
+    #[must_use]
+    pub fn connect(self: &Arc<Self>, transport: Transport) -> ClientHandle {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let client = Client {
+            node_id: String::new(),
+            node_cluster: String::new(),
+            fleet: None,
+            transport,
+            connected_at: clock::wall(),
+            user_agent: String::new(),
+            types: BTreeMap::new(),
+        };
+        self.with(|rows| rows.insert(id, client));
+        ClientHandle {
+            id,
+            clients: Arc::clone(self),
+        }
+    }
+
+    /// The streams that have said who they are, in the order of connecting.
+    #[must_use]
+    pub fn list(&self) -> Vec<Client> {
+        self.with(|rows| {
+            rows.values()
+                .filter(|client| client.fleet.is_some())
+                .cloned()
+                .collect()
+        })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<u64, Client>) -> T) -> T {
+        work(&mut self.rows.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A stream's own row; dropping it takes the row out.
+#[derive(Debug)]
+pub struct ClientHandle {
+    id: u64,
+    clients: Arc<Clients>,
+}
+
+impl ClientHandle {
+    /// The stream's number in this process, for the log.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Notes who it is.
+    pub fn set_node(&self, id: &str, cluster: &str, fleet: &Name, user_agent: String) {
+        self.change(|client| {
+            client.node_id = id.into();
+            client.node_cluster = cluster.into();
+            client.fleet = Some(fleet.clone());
+            client.user_agent = user_agent;
+        });
+    }
+
+    /// Notes the fleet that it is served as now; a reload may change it.
+    pub fn set_fleet(&self, fleet: &Name) {
+        self.change(|client| {
+            if client.fleet.as_ref() != Some(fleet) {
+                client.fleet = Some(fleet.clone());
+            }
+        });
+    }
+
+    /// Notes how far it has come.
+    pub fn set_types(&self, types: impl Iterator<Item = (ResourceType, SubscriptionStatus)>) {
+        let types = types.collect();
+        self.change(|client| client.types = types);
+    }
+
+    fn change(&self, work: impl FnOnce(&mut Client)) {
+        self.clients.with(|rows| {
+            if let Some(client) = rows.get_mut(&self.id) {
+                work(client);
+            }
+        });
+    }
+}
+
+impl Drop for ClientHandle {
+    fn drop(&mut self) {
+        self.clients.with(|rows| drop(rows.remove(&self.id)));
+    }
+}

@@ -1,0 +1,296 @@
+//! `vitals serve`: puts the parts together, starts them in order, and stops them in order.
+//!
+//! In: arguments, then signals and changes of files. Out: an exit code. Which task runs what, and what ends it:
+//!
+//! | task | does | ends |
+//! |---|---|---|
+//! | probe workers (threads of the engine) | probe | when the publisher shuts the engine down |
+//! | publisher | health, snapshots | when the channel of models closes, i.e. when the config task ends |
+//! | state writer | commits to disk | when the publisher closes the store |
+//! | config | re-reads changed files | at the stop signal |
+//! | xDS server, a task per stream | serve | at the stop signal, GOAWAY first |
+//! | admin server | serves HTTP | at the stop signal |
+
+mod args;
+mod logging;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tonic::transport::server::TcpIncoming;
+use vitals_prober::engine::{self, Engine, EngineConfig};
+
+pub use self::args::{LogFormat, ServeArgs};
+use crate::admin::{self, Admin, Reload};
+use crate::ads::clients::Clients;
+use crate::ads::{Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
+use crate::config::watch::ConfigWatcher;
+use crate::config::{self, Diagnostic, Loaded};
+use crate::health::HealthView;
+use crate::health::registry::{EMBEDDED_VANTAGE, Records, Registry};
+use crate::metrics::Metrics;
+use crate::model::Model;
+use crate::publish::{self, Outputs, Publisher};
+use crate::snapshot::Snapshot;
+use crate::store::{OpenError, Store};
+
+/// Bad arguments or configuration (sysexits.h, EX_USAGE).
+pub const EXIT_USAGE: u8 = 64;
+/// A port or the state directory cannot be had (sysexits.h, EX_UNAVAILABLE).
+pub const EXIT_UNAVAILABLE: u8 = 69;
+
+/// How long streams and admin connections may take to end, of the five seconds that a stop may take in all.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// HTTP/2 pings, so that a client that vanished without a word is noticed.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Runs the server until SIGTERM or SIGINT.
+#[must_use]
+pub fn serve(args: ServeArgs) -> ExitCode {
+    let loaded = match load(&args.config) {
+        Ok(loaded) => loaded,
+        Err(code) => return code,
+    };
+    if let Err(error) = logging::start(args.log_format, &args.log) {
+        eprintln!("--log: {error}");
+        return EXIT_USAGE.into();
+    }
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .thread_name("vitals")
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "cannot start the runtime");
+            return EXIT_UNAVAILABLE.into();
+        }
+    };
+    match runtime.block_on(run(args, loaded)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            EXIT_UNAVAILABLE.into()
+        }
+    }
+}
+
+/// Reads a configuration for a command; warnings go to stderr, errors too, and make exit code 64.
+pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded, ExitCode> {
+    let print = |diagnostics: &[Diagnostic], kind: &str| {
+        for diagnostic in diagnostics {
+            eprintln!("{kind}{diagnostic}");
+        }
+    };
+    match config::load(paths) {
+        Ok(loaded) => {
+            print(&loaded.warnings, "warning: ");
+            Ok(loaded)
+        }
+        Err(errors) => {
+            print(&errors, "");
+            Err(EXIT_USAGE.into())
+        }
+    }
+}
+
+async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let xds = bind("--xds-listen", args.xds_listen).await?;
+    let admin = bind("--admin-listen", args.admin_listen).await?;
+    let (store, records) = open_store(&args)?;
+    let remembered = records.endpoints.len();
+    let descriptors =
+        engine::raise_descriptor_limit().context("cannot raise the limit of open files")?;
+    let metrics = Metrics::new();
+    let (probes, reports) = Engine::start(engine_config(descriptors), Arc::clone(&metrics) as _)
+        .context("cannot start the probe engine")?;
+
+    let (stop, stopping) = watch::channel(false);
+    let (models, models_in) = mpsc::channel(1);
+    let (snapshots, snapshots_out) = watch::channel(Arc::new(Snapshot::default()));
+    let (health, health_out) = watch::channel(Arc::new(HealthView::default()));
+    let (reload, reload_out) = watch::channel(Reload::default());
+    let publisher = Publisher {
+        registry: Registry::new(records),
+        engine: probes,
+        store,
+        metrics: Arc::clone(&metrics),
+    };
+    // Ends when `models` is dropped, which the config task does at the stop.
+    let publisher = tokio::spawn(publish::run(
+        publisher,
+        models_in,
+        reports,
+        Outputs { snapshots, health },
+    ));
+    let digest = loaded.digest;
+    models
+        .send(Arc::new(loaded.model))
+        .await
+        .context("the publisher has stopped")?;
+    let watcher = ConfigWatcher::new(args.config.clone()).running(digest);
+    // Ends when `stopping` turns true.
+    let config = tokio::spawn(follow_config(
+        watcher,
+        models,
+        reload,
+        Arc::clone(&metrics),
+        stopping.clone(),
+    ));
+
+    let clients = Arc::new(Clients::default());
+    let api = Admin {
+        health: health_out,
+        snapshots: snapshots_out.clone(),
+        reload: reload_out,
+        clients: Arc::clone(&clients),
+        metrics: Arc::clone(&metrics),
+    };
+    // Both end when `stopping` turns true and their connections have ended, or with this function.
+    let mut admin_server = tokio::spawn(admin::serve(api, admin, stopped(stopping.clone())));
+    let mut xds_server = tokio::spawn(serve_xds(xds, snapshots_out, clients, metrics, stopping));
+    tracing::info!(xds = %args.xds_listen, admin = %args.admin_listen, remembered_endpoints = remembered, "serving");
+
+    let failure = tokio::select! {
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+        ended = &mut xds_server => Some(format!("the xDS server has ended: {ended:?}")),
+        ended = &mut admin_server => Some(format!("the admin server has ended: {ended:?}")),
+    };
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    finish("config", config).await;
+    finish("publisher", publisher).await;
+    if failure.is_none() {
+        finish("xDS server", xds_server).await;
+        finish("admin server", admin_server).await;
+    }
+    tracing::info!("stopped");
+    failure.map_or(Ok(()), |failure| Err(anyhow::anyhow!(failure)))
+}
+
+/// Waits for a task that was told to stop, but not for ever.
+async fn finish<T>(what: &str, mut task: JoinHandle<T>) {
+    match tokio::time::timeout(GRACE, &mut task).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::error!(%error, "the {what} task failed"),
+        Err(_elapsed) => {
+            tracing::warn!("the {what} task did not end in time and is cut off");
+            task.abort();
+        }
+    }
+}
+
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // An error means that the sender is gone, and with it the server.
+    drop(stopping.wait_for(|stopping| *stopping).await);
+}
+
+async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("{flag}: cannot listen on {address}"))
+}
+
+fn open_store(args: &ServeArgs) -> Result<(Option<Store>, Records), OpenError> {
+    match &args.state_dir {
+        None => Ok((None, Records::default())),
+        Some(dir) => Store::open(dir).map(|(store, records)| (Some(store), records)),
+    }
+}
+
+/// Half of the cores probe, so that the other half always serves.
+fn engine_config(descriptors: u64) -> EngineConfig {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    EngineConfig {
+        workers: (cores / 2).clamp(1, 16),
+        max_in_flight: engine::in_flight_cap(descriptors),
+        vantage: EMBEDDED_VANTAGE.into(),
+    }
+}
+
+/// Takes every change of the configuration to the publisher. A configuration with errors changes nothing and is reported
+/// in the log, in `/readyz` and in a metric.
+async fn follow_config(
+    mut watcher: ConfigWatcher,
+    models: mpsc::Sender<Arc<Model>>,
+    reload: watch::Sender<Reload>,
+    metrics: Arc<Metrics>,
+    stopping: watch::Receiver<bool>,
+) {
+    let stopped = stopped(stopping);
+    tokio::pin!(stopped);
+    loop {
+        let changed = tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            changed = watcher.changed() => changed,
+        };
+        metrics.reload(changed.is_ok());
+        match changed {
+            Ok(loaded) => {
+                for warning in &loaded.warnings {
+                    tracing::warn!("{warning}");
+                }
+                if models.send(Arc::new(loaded.model)).await.is_err() {
+                    return;
+                }
+                tracing::info!("the configuration has changed and is running");
+                reload.send_replace(Reload::default());
+            }
+            Err(errors) => {
+                for error in &errors {
+                    tracing::error!("{error}");
+                }
+                tracing::error!(
+                    errors = errors.len(),
+                    "the changed configuration is refused; the one before keeps running"
+                );
+                reload.send_replace(Reload {
+                    errors: errors.iter().map(ToString::to_string).collect(),
+                });
+            }
+        }
+    }
+}
+
+async fn serve_xds(
+    listener: TcpListener,
+    mut snapshots: watch::Receiver<Arc<Snapshot>>,
+    clients: Arc<Clients>,
+    metrics: Arc<Metrics>,
+    stopping: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    // Connections wait in the backlog until there is something to serve: an empty answer would be a wrong one.
+    snapshots
+        .wait_for(|snapshot| snapshot.caused_at().is_some())
+        .await
+        .context("the publisher has stopped")?;
+    let ads = Ads::new(snapshots, clients, metrics, stopping.clone());
+    let ads =
+        AggregatedDiscoveryServiceServer::new(ads).max_decoding_message_size(MAX_REQUEST_BYTES);
+    let incoming = TcpIncoming::from(listener)
+        .with_nodelay(Some(true))
+        .with_keepalive(Some(KEEPALIVE));
+    tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .add_service(ads)
+        .serve_with_incoming_shutdown(incoming, stopped(stopping))
+        .await
+        .context("the xDS listener failed")
+}

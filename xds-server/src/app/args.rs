@@ -1,0 +1,53 @@
+//! What `vitals serve` takes (design 4.1).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Configuration: files, or folders of *.yaml. Read again when they change.
+    #[arg(long, required = true, num_args = 1.., value_name = "PATH", env = "VITALS_CONFIG", value_delimiter = ',')]
+    pub config: Vec<PathBuf>,
+    /// Where Envoys connect.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "VITALS_XDS_LISTEN",
+        default_value = "0.0.0.0:18000"
+    )]
+    pub xds_listen: SocketAddr,
+    /// Where the admin API and the metrics are.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "VITALS_ADMIN_LISTEN",
+        default_value = "127.0.0.1:18001"
+    )]
+    pub admin_listen: SocketAddr,
+    /// Where the last known state is kept. Without it a restart starts from the first probes.
+    #[arg(long, value_name = "DIR", env = "VITALS_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// How the log is written, on stderr.
+    #[arg(long, env = "VITALS_LOG_FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+    /// What is logged: a level, or targets with levels as in `info,vitals::ads=debug`.
+    #[arg(
+        long,
+        value_name = "FILTER",
+        env = "VITALS_LOG",
+        default_value = "info"
+    )]
+    pub log: String,
+}
+
+/// `--log-format`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// An object per line.
+    Json,
+}

@@ -1,0 +1,196 @@
+//! A ready Envoy bootstrap for a node of a fleet.
+//!
+//! In: the fleet, where the server is, what the operator chose. Out: YAML. It is the one place where the node's side of
+//! the contract stands: ADS over gRPC, the node only on the first message, keep-alive so that a server that vanished is
+//! noticed, no time-out on the stream.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::model::NodeMatcher;
+
+/// What goes into a bootstrap.
+#[derive(Clone, Debug)]
+pub struct Bootstrap<'a> {
+    /// The fleet's matcher: the node is made to match it.
+    pub matcher: &'a NodeMatcher,
+    /// The fleet's name; the default node id.
+    pub fleet: &'a str,
+    /// Host and port of the xDS listener.
+    pub server: (&'a str, u16),
+    /// `node.id`, if the operator names it.
+    pub node_id: Option<&'a str>,
+    /// Delta instead of state of the world.
+    pub delta: bool,
+    /// Port of Envoy's own admin interface, on 127.0.0.1.
+    pub admin_port: u16,
+}
+
+/// Why there is no bootstrap.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BootstrapError {
+    /// The id that the operator named is not of this fleet.
+    #[error(
+        "node id {id:?} does not match this fleet's match.id; name one that does with --node-id"
+    )]
+    IdDoesNotMatch {
+        /// The id.
+        id: String,
+    },
+    /// No node could be made up that matches the patterns.
+    #[error(
+        "no node could be made up that matches this fleet's match; write the bootstrap's node by hand"
+    )]
+    NoSuchNode,
+}
+
+impl Bootstrap<'_> {
+    /// The bootstrap as YAML.
+    ///
+    /// # Errors
+    /// When no node that matches the fleet could be made up.
+    pub fn to_yaml(&self) -> Result<String, BootstrapError> {
+        let sample = |glob: &globset::GlobMatcher| sample(glob.glob().glob());
+        let id = match (self.node_id, &self.matcher.id) {
+            (Some(id), Some(glob)) if !glob.is_match(id) => {
+                return Err(BootstrapError::IdDoesNotMatch { id: id.into() });
+            }
+            (Some(id), _) => id.to_owned(),
+            (None, Some(glob)) => sample(glob),
+            (None, None) => self.fleet.to_owned(),
+        };
+        let cluster = self
+            .matcher
+            .cluster
+            .as_ref()
+            .map_or_else(|| self.fleet.to_owned(), sample);
+        let metadata: BTreeMap<String, String> = self
+            .matcher
+            .metadata
+            .iter()
+            .map(|(key, glob)| (key.clone(), sample(glob)))
+            .collect();
+        if !self
+            .matcher
+            .matches(&id, &cluster, |key| metadata.get(key).map(String::as_str))
+        {
+            return Err(BootstrapError::NoSuchNode);
+        }
+        Ok(self.render(&id, &cluster, &metadata))
+    }
+
+    fn render(&self, id: &str, cluster: &str, metadata: &BTreeMap<String, String>) -> String {
+        let mut node_metadata = String::new();
+        for (key, value) in metadata {
+            node_metadata.push_str(&format!("\n    {}: {}", quoted(key), quoted(value)));
+        }
+        if !node_metadata.is_empty() {
+            node_metadata.insert_str(0, "\n  metadata:");
+        }
+        let api_type = if self.delta { "DELTA_GRPC" } else { "GRPC" };
+        let (host, port) = self.server;
+        // A name is resolved again and again; an address needs no resolver.
+        let discovery = if host.parse::<IpAddr>().is_ok() {
+            "STATIC"
+        } else {
+            "STRICT_DNS"
+        };
+        format!(
+            "# An Envoy of fleet {fleet}, as printed by `vitals bootstrap`.
+node:
+  id: {id}
+  cluster: {cluster}{node_metadata}
+dynamic_resources:
+  ads_config:
+    api_type: {api_type}
+    transport_api_version: V3
+    set_node_on_first_message_only: true
+    grpc_services:
+    - envoy_grpc: {{ cluster_name: vitals }}
+  cds_config: {{ ads: {{}}, resource_api_version: V3 }}
+  lds_config: {{ ads: {{}}, resource_api_version: V3 }}
+static_resources:
+  clusters:
+  - name: vitals
+    type: {discovery}
+    connect_timeout: 5s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        \"@type\": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config:
+          http2_protocol_options:
+            # Notices within half a minute that the server is gone without a word.
+            connection_keepalive: {{ interval: 20s, timeout: 10s }}
+    load_assignment:
+      cluster_name: vitals
+      endpoints:
+      - lb_endpoints:
+        - endpoint:
+            address: {{ socket_address: {{ address: {host}, port_value: {port} }} }}
+admin:
+  address: {{ socket_address: {{ address: 127.0.0.1, port_value: {admin_port} }} }}
+",
+            fleet = self.fleet,
+            id = quoted(id),
+            cluster = quoted(cluster),
+            host = quoted(host),
+            admin_port = self.admin_port,
+        )
+    }
+}
+
+/// A text that the glob matches: what it has besides wildcards. The caller checks.
+fn sample(glob: &str) -> String {
+    glob.chars()
+        .filter(|c| *c != '*')
+        .map(|c| if c == '?' { 'x' } else { c })
+        .collect()
+}
+
+/// A YAML double-quoted scalar; JSON's strings are such.
+fn quoted(text: &str) -> String {
+    serde_json::Value::String(text.into()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matcher(id: Option<&str>, cluster: Option<&str>) -> NodeMatcher {
+        let glob = |text: &str| globset::Glob::new(text).unwrap().compile_matcher();
+        NodeMatcher {
+            id: id.map(glob),
+            cluster: cluster.map(glob),
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    fn bootstrap<'a>(matcher: &'a NodeMatcher, node_id: Option<&'a str>) -> Bootstrap<'a> {
+        Bootstrap {
+            matcher,
+            fleet: "edge",
+            server: ("127.0.0.1", 18000),
+            node_id,
+            delta: true,
+            admin_port: 9901,
+        }
+    }
+
+    #[test]
+    fn the_node_matches_the_fleet() {
+        let matcher = matcher(Some("envoy-?*"), Some("edge*"));
+        let yaml = bootstrap(&matcher, None).to_yaml().unwrap();
+        assert!(
+            yaml.contains("id: \"envoy-x\"\n  cluster: \"edge\"\n"),
+            "{yaml}"
+        );
+        assert!(yaml.contains("api_type: DELTA_GRPC"), "{yaml}");
+    }
+
+    #[test]
+    fn an_id_of_another_fleet_is_refused() {
+        let matcher = matcher(Some("envoy-*"), None);
+        let error = bootstrap(&matcher, Some("other")).to_yaml().unwrap_err();
+        assert_eq!(error, BootstrapError::IdDoesNotMatch { id: "other".into() });
+    }
+}

@@ -1,0 +1,209 @@
+//! The commands of `vitals` (design 4.1): what they take, and the small ones whole. `serve` is `app`'s.
+//!
+//! In: arguments, each also as `VITALS_…`. Out: text on stdout, errors on stderr, an exit code: 0 done, 1 the server
+//! cannot be reached, 64 bad arguments or configuration, 69 cannot bind or the state directory is locked.
+
+mod status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::app::{self, EXIT_USAGE, ServeArgs, load};
+use crate::bootstrap::Bootstrap;
+
+/// Takes the pulse of every endpoint and tells every Envoy.
+#[derive(Debug, Parser)]
+#[command(name = "vitals", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(ServeArgs),
+    /// Check a configuration: prints every error with its place, and exits 64 if there is one.
+    Validate(ValidateArgs),
+    /// Print an Envoy bootstrap whose node belongs to a fleet.
+    Bootstrap(BootstrapArgs),
+    /// Print the health of every endpoint, and why.
+    Status(status::StatusArgs),
+}
+
+#[derive(Debug, Args)]
+struct ValidateArgs {
+    /// Files, or folders of *.yaml.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct BootstrapArgs {
+    /// Configuration: files, or folders of *.yaml.
+    #[arg(long, required = true, num_args = 1.., value_name = "PATH", env = "VITALS_CONFIG", value_delimiter = ',')]
+    config: Vec<PathBuf>,
+    /// The fleet.
+    #[arg(long, value_name = "NAME", env = "VITALS_FLEET")]
+    fleet: String,
+    /// The server's xDS address, as the Envoy reaches it; an IPv6 address in brackets.
+    #[arg(long, value_name = "HOST:PORT", env = "VITALS_SERVER", value_parser = host_and_port)]
+    server: (String, u16),
+    /// The node's id; made up if it is not given.
+    #[arg(long, value_name = "ID", env = "VITALS_NODE_ID")]
+    node_id: Option<String>,
+    /// Delta xDS instead of state of the world: only what changes travels.
+    #[arg(long, env = "VITALS_DELTA")]
+    delta: bool,
+    /// Port of Envoy's own admin interface on 127.0.0.1.
+    #[arg(
+        long,
+        value_name = "PORT",
+        env = "VITALS_ENVOY_ADMIN_PORT",
+        default_value_t = 9901
+    )]
+    admin_port: u16,
+}
+
+/// Runs the command line.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            drop(error.print());
+            return if error.use_stderr() {
+                EXIT_USAGE.into()
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    match cli.command {
+        Command::Serve(args) => app::serve(args),
+        Command::Validate(args) => validate(&args),
+        Command::Bootstrap(args) => bootstrap(&args),
+        Command::Status(args) => status::run(&args),
+    }
+}
+
+fn validate(args: &ValidateArgs) -> ExitCode {
+    match load(&args.paths) {
+        Ok(loaded) => {
+            let (services, fleets) = (loaded.model.services.len(), loaded.model.fleets.len());
+            let endpoints: usize = loaded
+                .model
+                .services
+                .values()
+                .map(|service| service.addresses().count())
+                .sum();
+            println!("ok: {services} services with {endpoints} endpoints, {fleets} fleets");
+            ExitCode::SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+fn bootstrap(args: &BootstrapArgs) -> ExitCode {
+    let loaded = match load(&args.config) {
+        Ok(loaded) => loaded,
+        Err(code) => return code,
+    };
+    let Some(fleet) = loaded
+        .model
+        .fleets
+        .iter()
+        .find(|fleet| fleet.name.as_str() == args.fleet)
+    else {
+        let names: Vec<&str> = loaded
+            .model
+            .fleets
+            .iter()
+            .map(|fleet| fleet.name.as_str())
+            .collect();
+        eprintln!(
+            "there is no fleet {:?}; the configuration has: {}",
+            args.fleet,
+            names.join(", ")
+        );
+        return EXIT_USAGE.into();
+    };
+    let (host, port) = &args.server;
+    let bootstrap = Bootstrap {
+        matcher: &fleet.matcher,
+        fleet: fleet.name.as_str(),
+        server: (host, *port),
+        node_id: args.node_id.as_deref(),
+        delta: args.delta,
+        admin_port: args.admin_port,
+    };
+    match bootstrap.to_yaml() {
+        Ok(yaml) => {
+            print!("{yaml}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            EXIT_USAGE.into()
+        }
+    }
+}
+
+fn host_and_port(text: &str) -> Result<(String, u16), String> {
+    let wrong = || {
+        format!("{text:?} is not HOST:PORT; write e.g. vitals.example:18000 or [2001:db8::1]:18000")
+    };
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port
+        .parse()
+        .ok()
+        .filter(|port| *port != 0)
+        .ok_or_else(wrong)?;
+    let host = match host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+    {
+        Some(address) => address
+            .parse::<std::net::Ipv6Addr>()
+            .map(|address| address.to_string())
+            .ok(),
+        None => (!host.is_empty() && !host.contains([':', ' '])).then(|| host.to_owned()),
+    };
+    Ok((host.ok_or_else(wrong)?, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_server_is_host_and_port() {
+        assert_eq!(
+            host_and_port("vitals.example:18000"),
+            Ok(("vitals.example".into(), 18000))
+        );
+        assert_eq!(
+            host_and_port("[2001:db8::1]:1"),
+            Ok(("2001:db8::1".into(), 1))
+        );
+        for bad in [
+            "vitals",
+            "vitals:",
+            "vitals:0",
+            ":1",
+            "2001:db8::1:80",
+            "[vitals]:1",
+            "vitals:65536",
+        ] {
+            assert!(host_and_port(bad).is_err(), "{bad}");
+        }
+    }
+}

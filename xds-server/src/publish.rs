@@ -1,0 +1,327 @@
+//! The one writer of health views and snapshots: a task that turns models, reports and the passing of time into what the
+//! fleets are served.
+//!
+//! ```text
+//!  models ──►┐                                   ┌──► engine (targets)
+//!  reports ─►├─► Registry ─► Update ─► render ──►├──► snapshots (watch)
+//!  time ────►┘                                   ├──► health views (watch)
+//!                                                └──► store, log, metrics
+//! ```
+//!
+//! The first change goes out at once; further ones within [`WINDOW`] go out together, so that a service of thousands of
+//! endpoints that all speak at once is rendered a few dozen times, not thousands.
+//!
+//! Not here: what any of it means. Health is `health`'s, form is `resources`'s.
+
+mod assemble;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+use vitals_prober::clock;
+use vitals_prober::engine::{Engine, Report};
+
+use self::assemble::{Rendered, assemble};
+use crate::health::registry::{Registry, Update};
+use crate::health::{HealthView, Now, ServiceView, Transition};
+use crate::metrics::Metrics;
+use crate::model::{Fleet, ListenerKind, Model, Name, Protocol};
+use crate::resources;
+use crate::snapshot::{DanglingReference, FleetSnapshot, Resource, Snapshot};
+use crate::store::Store;
+
+/// How long further changes are gathered after one went out.
+pub const WINDOW: Duration = Duration::from_millis(20);
+
+/// How often stale votes are looked for (semantics V1), and endpoints counted.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How many reports are taken at a time.
+const BATCH: usize = 1024;
+
+/// What the publisher works with.
+#[derive(Debug)]
+pub struct Publisher {
+    /// The state behind the health view.
+    pub registry: Registry,
+    /// Where probes are run.
+    pub engine: Engine,
+    /// Where state is kept, if it is.
+    pub store: Option<Store>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Where the publisher's work is read.
+#[derive(Debug)]
+pub struct Outputs {
+    /// What streams serve.
+    pub snapshots: watch::Sender<Arc<Snapshot>>,
+    /// What the admin API shows.
+    pub health: watch::Sender<Arc<HealthView>>,
+}
+
+/// Models, reports and time in, snapshots out. Ends when `models` is closed, and then closes the store and the engine.
+pub async fn run(
+    mut publisher: Publisher,
+    mut models: mpsc::Receiver<Arc<Model>>,
+    mut reports: mpsc::Receiver<Report>,
+    outputs: Outputs,
+) {
+    let mut state = State::default();
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut probing = true;
+    // When the oldest change came in that has not gone out.
+    let mut caused_at: Option<Instant> = None;
+    let mut may_publish_at = clock::now();
+    loop {
+        let wake_at = [
+            caused_at.map(|_| may_publish_at),
+            publisher.registry.next_deadline(),
+        ];
+        let wake_at = wake_at
+            .into_iter()
+            .flatten()
+            .min()
+            .map(tokio::time::Instant::from_std);
+        tokio::select! {
+            biased;
+            model = models.recv() => {
+                let Some(model) = model else { break };
+                let targets = publisher.registry.set_model(&model, now());
+                publisher.engine.set_targets(targets);
+                state.set_model(model);
+            }
+            received = reports.recv_many(&mut batch, BATCH), if probing => {
+                if received == 0 {
+                    tracing::error!("the probe engine has stopped; statuses stay as they are until the server is restarted");
+                    probing = false;
+                }
+                for report in batch.drain(..) {
+                    publisher.registry.on_report(report);
+                }
+            }
+            _ = tick.tick() => {
+                publisher.registry.tick(now());
+                publisher.metrics.set_engine_faults(publisher.engine.faults());
+            }
+            () = sleep_until(wake_at) => publisher.registry.tick(now()),
+        }
+        if !publisher.registry.is_touched() && !state.model_is_new {
+            continue;
+        }
+        let moment = clock::now();
+        let oldest = *caused_at.get_or_insert(moment);
+        if moment < may_publish_at {
+            continue;
+        }
+        let update = publisher.registry.update(now());
+        publish(&publisher, &mut state, update, oldest, &outputs);
+        caused_at = None;
+        may_publish_at = moment + WINDOW;
+    }
+    publisher.engine.shutdown();
+    // What the engine's last reports said is still worth storing.
+    while let Ok(report) = reports.try_recv() {
+        publisher.registry.on_report(report);
+    }
+    let update = publisher.registry.update(now());
+    if let Some(store) = publisher.store {
+        store.write(update.changes);
+        store.close().await;
+    }
+}
+
+async fn sleep_until(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn now() -> Now {
+    Now {
+        mono: clock::now(),
+        wall: clock::wall(),
+    }
+}
+
+fn publish(
+    publisher: &Publisher,
+    state: &mut State,
+    update: Update,
+    caused_at: Instant,
+    outputs: &Outputs,
+) {
+    report(&update, &publisher.metrics);
+    if let Some(store) = &publisher.store {
+        store.write(update.changes);
+    }
+    let view = publisher.registry.view();
+    publisher.metrics.set_endpoints(&view, state.model_is_new);
+    if state.render(&update.services, &view) {
+        match state.assemble() {
+            Ok(fleets) => drop(
+                outputs
+                    .snapshots
+                    .send_replace(Arc::new(Snapshot::new(fleets, Some(caused_at)))),
+            ),
+            // A defect of ours: what is served stays as it is, which is whole.
+            Err(error) => {
+                tracing::error!(%error, "the new state contradicts itself; the old one stays")
+            }
+        }
+    }
+    outputs.health.send_replace(Arc::new(view));
+}
+
+/// Logs and counts what changed (semantics S7).
+fn report(update: &Update, metrics: &Metrics) {
+    for transition in &update.transitions {
+        metrics.transition(transition);
+        log(transition);
+    }
+    for service in &update.benefit_of_doubt {
+        tracing::warn!(
+            %service,
+            "no endpoint is known to be healthy and some are not judged yet; those are served until they are judged"
+        );
+    }
+    for (service, endpoints) in &update.pinned {
+        tracing::warn!(%service, endpoints, "too few fresh votes (V3): statuses are pinned to what they were");
+    }
+}
+
+fn log(transition: &Transition) {
+    let ms = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
+    let (reason, times) = (transition.reason.as_ref(), transition.times);
+    tracing::info!(
+        service = %transition.service,
+        group = %transition.group,
+        address = %transition.address.ip(),
+        port = transition.address.port(),
+        previous = transition.from.as_str(),
+        status = transition.to.as_str(),
+        code = reason.map(|reason| reason.code.as_str()),
+        layer = reason.map(|reason| reason.code.layer().as_str()),
+        text = reason.map(|reason| &*reason.text),
+        connect_ms = ms(times.and_then(|times| times.connect)),
+        first_byte_ms = ms(times.and_then(|times| times.first_byte)),
+        total_ms = ms(times.map(|times| times.total)),
+        vantage = transition.vantage.as_deref(),
+        rule = %transition.rule,
+        "endpoint {} → {}", transition.from.as_str(), transition.to.as_str(),
+    );
+}
+
+/// What was rendered last.
+#[derive(Debug, Default)]
+struct State {
+    model: Arc<Model>,
+    rendered: BTreeMap<Name, Rendered>,
+    /// Listeners and routes by fleet.
+    listeners: BTreeMap<Name, Vec<Arc<Resource>>>,
+    /// What the fleets were served last.
+    fleets: Vec<Arc<FleetSnapshot>>,
+    /// Whether the model has not been served yet.
+    model_is_new: bool,
+}
+
+impl State {
+    /// Takes a model. Clusters, listeners and routes depend on it alone; load assignments follow with the next `render`.
+    fn set_model(&mut self, model: Arc<Model>) {
+        self.rendered
+            .retain(|name, _| model.services.contains_key(name));
+        for (name, service) in &model.services {
+            let cluster = Arc::new(resources::cluster(service));
+            match self.rendered.get_mut(name) {
+                Some(rendered) => rendered.cluster = cluster,
+                None => {
+                    let assignment = Arc::new(resources::assignment(name, &ServiceView::default()));
+                    drop(self.rendered.insert(
+                        name.clone(),
+                        Rendered {
+                            cluster,
+                            assignment,
+                            held: true,
+                        },
+                    ));
+                }
+            }
+        }
+        let protocol_of = |name: &Name| {
+            model
+                .services
+                .get(name)
+                .map_or(Protocol::Http, |service| service.protocol)
+        };
+        self.listeners.clear();
+        for fleet in &model.fleets {
+            let of_fleet = self.listeners.entry(fleet.name.clone()).or_default();
+            for listener in &fleet.listeners {
+                of_fleet.push(Arc::new(resources::listener(listener)));
+                if let ListenerKind::Http(routes) = &listener.kind {
+                    of_fleet.push(Arc::new(resources::route_configuration(
+                        &listener.name,
+                        routes,
+                        protocol_of,
+                    )));
+                }
+            }
+        }
+        self.model = model;
+        self.model_is_new = true;
+    }
+
+    /// Renders the load assignments of these services. Says whether a stream can see any difference.
+    fn render(&mut self, services: &BTreeSet<Name>, view: &HealthView) -> bool {
+        let mut changed = std::mem::take(&mut self.model_is_new);
+        for name in services {
+            let (Some(rendered), Some(service)) =
+                (self.rendered.get_mut(name), view.services.get(name))
+            else {
+                continue;
+            };
+            let assignment = resources::assignment(name, service);
+            if rendered.held != service.held
+                || rendered.assignment.version() != assignment.version()
+            {
+                changed = true;
+                rendered.held = service.held;
+                rendered.assignment = Arc::new(assignment);
+            }
+        }
+        changed
+    }
+
+    /// What every fleet is served now.
+    fn assemble(&mut self) -> Result<Vec<Arc<FleetSnapshot>>, DanglingReference> {
+        let assemble = |fleet: &Arc<Fleet>| {
+            let before = self
+                .fleets
+                .iter()
+                .find(|before| *before.name() == fleet.name);
+            let listeners = self
+                .listeners
+                .get(&fleet.name)
+                .map_or(&[][..], Vec::as_slice);
+            let services = fleet
+                .services
+                .iter()
+                .filter_map(|name| self.rendered.get(name));
+            assemble(fleet, services, listeners, before.map(Arc::as_ref)).map(Arc::new)
+        };
+        let fleets: Vec<_> = self
+            .model
+            .fleets
+            .iter()
+            .map(assemble)
+            .collect::<Result<_, _>>()?;
+        self.fleets.clone_from(&fleets);
+        Ok(fleets)
+    }
+}

@@ -1,0 +1,204 @@
+//! One fleet's snapshot out of rendered services, listeners and routes.
+//!
+//! In: what was rendered, and what the fleet was served before. Out: a [`FleetSnapshot`]. A service whose load
+//! assignment is held (design 5.3) warms in the Envoy. A listener or a route that leads to it would fail requests
+//! meanwhile, so it stays as it was, together with what it refers to; one that is new is held too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::model::Fleet;
+use crate::snapshot::{DanglingReference, FleetSnapshot, Resource, ResourceType};
+
+/// The resources of one service as they were rendered last.
+#[derive(Debug)]
+pub(super) struct Rendered {
+    pub(super) cluster: Arc<Resource>,
+    pub(super) assignment: Arc<Resource>,
+    pub(super) held: bool,
+}
+
+type Id = (ResourceType, Arc<str>);
+
+/// The snapshot of a fleet. `before` is what it was served last.
+pub(super) fn assemble<'a>(
+    fleet: &Fleet,
+    services: impl Iterator<Item = &'a Rendered>,
+    listeners: &[Arc<Resource>],
+    before: Option<&FleetSnapshot>,
+) -> Result<FleetSnapshot, DanglingReference> {
+    let mut there: BTreeMap<Id, Arc<Resource>> = BTreeMap::new();
+    let mut held: BTreeSet<Id> = BTreeSet::new();
+    let mut add = |resource: &Arc<Resource>| drop(there.insert(id(resource), Arc::clone(resource)));
+    // The clusters whose load assignment is held, then whatever leads to one.
+    let mut closed: BTreeSet<Id> = BTreeSet::new();
+    for service in services {
+        add(&service.cluster);
+        if service.held {
+            held.insert(id(&service.assignment));
+            closed.insert(id(&service.cluster));
+        } else {
+            add(&service.assignment);
+        }
+    }
+    // Routes before the listeners that lead to them.
+    let mut listeners: Vec<&Arc<Resource>> = listeners.iter().collect();
+    listeners.sort_by_key(|resource| std::cmp::Reverse(resource.kind()));
+    for resource in listeners {
+        if resource
+            .references()
+            .iter()
+            .any(|reference| closed.contains(reference))
+        {
+            closed.insert(id(resource));
+            let old = before.and_then(|before| {
+                Some((
+                    before,
+                    before
+                        .of_type(resource.kind())
+                        .resources()
+                        .get(resource.name())?,
+                ))
+            });
+            match old {
+                Some((before, old)) => carry(old, before, &mut there, &mut held),
+                None => drop(held.insert(id(resource))),
+            }
+        } else {
+            there.insert(id(resource), Arc::clone(resource));
+        }
+    }
+    FleetSnapshot::new(
+        fleet.name.clone(),
+        fleet.matcher.clone(),
+        there.into_values(),
+        held,
+    )
+}
+
+/// Keeps a resource as it was, and of what it refers to what is no longer there.
+fn carry(
+    resource: &Arc<Resource>,
+    before: &FleetSnapshot,
+    there: &mut BTreeMap<Id, Arc<Resource>>,
+    held: &mut BTreeSet<Id>,
+) {
+    there.insert(id(resource), Arc::clone(resource));
+    for reference in resource.references() {
+        if there.contains_key(reference) || held.contains(reference) {
+            continue;
+        }
+        let (kind, name) = reference;
+        match before.of_type(*kind).resources().get(name) {
+            Some(old) => carry(old, before, there, held),
+            // It was held then, or there would have been no snapshot.
+            None => drop(held.insert(reference.clone())),
+        }
+    }
+}
+
+fn id(resource: &Arc<Resource>) -> Id {
+    (resource.kind(), Arc::clone(resource.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::ServiceView;
+    use crate::model::{
+        LbPolicy, Listener, ListenerKind, Name, NodeMatcher, Protocol, Route, Service,
+    };
+    use crate::resources;
+    use ResourceType::{Cluster, ClusterLoadAssignment, Listener as Lds, RouteConfiguration};
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn rendered(service: &str, held: bool) -> Rendered {
+        let service = Service {
+            name: name(service),
+            protocol: Protocol::Http,
+            check: None,
+            backends: Vec::new(),
+            policy: LbPolicy::RoundRobin,
+            connection_draining: std::time::Duration::ZERO,
+        };
+        Rendered {
+            cluster: Arc::new(resources::cluster(&service)),
+            assignment: Arc::new(resources::assignment(
+                &service.name,
+                &ServiceView::default(),
+            )),
+            held,
+        }
+    }
+
+    /// An HTTP listener `http` and its routes.
+    fn to(service: &str) -> Vec<Arc<Resource>> {
+        let route = Route {
+            domains: vec!["*".into()],
+            prefix: "/".into(),
+            service: name(service),
+        };
+        let routes =
+            resources::route_configuration(&name("http"), std::slice::from_ref(&route), |_| {
+                Protocol::Http
+            });
+        let kind = ListenerKind::Http(vec![route]);
+        let listener = Listener {
+            name: name("http"),
+            address: "127.0.0.1:80".parse().unwrap(),
+            kind,
+        };
+        vec![Arc::new(resources::listener(&listener)), Arc::new(routes)]
+    }
+
+    fn served(
+        services: &[Rendered],
+        listeners: &[Arc<Resource>],
+        before: Option<&FleetSnapshot>,
+    ) -> FleetSnapshot {
+        let fleet = Fleet {
+            name: name("edge"),
+            matcher: NodeMatcher::default(),
+            services: BTreeSet::new(),
+            listeners: Vec::new(),
+        };
+        assemble(&fleet, services.iter(), listeners, before).unwrap()
+    }
+
+    fn names(fleet: &FleetSnapshot, kind: ResourceType) -> Vec<&str> {
+        fleet
+            .of_type(kind)
+            .resources()
+            .keys()
+            .map(|name| &**name)
+            .collect()
+    }
+
+    #[test]
+    fn what_leads_to_a_held_service_is_held_when_it_is_new() {
+        let fleet = served(&[rendered("shop", true)], &to("shop"), None);
+        assert_eq!(names(&fleet, Cluster), ["shop"]);
+        assert!(fleet.of_type(ClusterLoadAssignment).is_held("shop"));
+        assert!(
+            fleet.of_type(Lds).is_held("http") && fleet.of_type(RouteConfiguration).is_held("http")
+        );
+    }
+
+    #[test]
+    fn a_route_that_turns_to_a_held_service_stays_as_it_was_with_all_that_it_needs() {
+        let before = served(&[rendered("shop", false)], &to("shop"), None);
+        let old = before.of_type(RouteConfiguration).version();
+        // The old service is gone from the configuration, but its route still leads there.
+        let during = served(&[rendered("cart", true)], &to("cart"), Some(&before));
+        assert_eq!(during.of_type(RouteConfiguration).version(), old);
+        assert_eq!(names(&during, Cluster), ["cart", "shop"]);
+        assert_eq!(names(&during, ClusterLoadAssignment), ["shop"]);
+        assert_eq!(names(&during, Lds), ["http"]);
+        let after = served(&[rendered("cart", false)], &to("cart"), Some(&during));
+        assert_ne!(after.of_type(RouteConfiguration).version(), old);
+        assert_eq!(names(&after, Cluster), ["cart"]);
+    }
+}
