@@ -1,6 +1,7 @@
 //! What a probe costs: many targets against a backend in the same process, and what the engine's threads used for it.
 //!
-//! In: arguments `[targets] [interval in ms] [seconds] [workers] [http|tcp]`. Out: probes, how late they started, how
+//! In: arguments `[targets] [interval in ms] [seconds] [workers] [a type's name, such as
+//! HTTPS]`. Out: probes, how late they started, how
 //! many were INCONCLUSIVE, CPU time per probe of the engine's own threads, and memory per target.
 //!
 //! The targets are 127.1.0.0/16 with one port, so that a single listener plays all of them. On the loopback the kernel
@@ -14,14 +15,16 @@ use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use vitals_prober::check::{HealthCheck, HealthCheckSpec, HttpSpec, ProtocolSpec, TcpSpec};
+use rustls::crypto::aws_lc_rs;
+use rustls::{ServerConfig, ServerConnection};
+use vitals_prober::check::{HealthCheck, HealthCheckSpec, Kind};
 use vitals_prober::clock;
 use vitals_prober::engine::{
     Engine, EngineConfig, Recorder, in_flight_cap, raise_descriptor_limit,
 };
 use vitals_prober::outcome::{Outcome, ProbeResult};
 use vitals_prober::tally::Tally;
-use vitals_prober::target::{Pulse, StateKey, Target, effective_host};
+use vitals_prober::target::{Names, Pulse, StateKey, Target};
 
 /// Notes what came of every probe.
 #[derive(Default)]
@@ -57,17 +60,16 @@ fn main() -> io::Result<()> {
     };
     let (targets, interval) = (number(0, 2_000), Duration::from_millis(number(1, 1_000)));
     let (seconds, workers) = (number(2, 20), number(3, 1));
-    let protocol = match args.get(4).map(String::as_str) {
-        Some("tcp") => ProtocolSpec::Tcp(TcpSpec::default()),
-        _ => ProtocolSpec::Http(HttpSpec::default()),
-    };
+    let name = args.get(4).map(|name| name.to_ascii_uppercase());
+    let kind = name
+        .and_then(|name| Kind::from_name(&name))
+        .unwrap_or(Kind::Http);
     let descriptors = raise_descriptor_limit()?;
-    let port = serve()?;
+    let port = serve(kind.is_tls().then(tls).transpose()?)?;
     let check = HealthCheck::new(HealthCheckSpec {
         check_interval: Some(interval),
         timeout: Some(interval.min(Duration::from_secs(1))),
-        protocol,
-        ..HealthCheckSpec::default()
+        ..HealthCheckSpec::of(kind)
     })
     .map_err(|errors| io::Error::other(format!("{errors:?}")))?;
 
@@ -77,6 +79,7 @@ fn main() -> io::Result<()> {
         workers: usize::try_from(workers).unwrap_or(1),
         max_in_flight: in_flight_cap(descriptors / 2),
         vantage: "load".into(),
+        source_address: None,
     };
     let (engine, mut reports) = Engine::start(config, ledger.clone())?;
     engine.set_targets(plan(targets, port, &Arc::new(check)));
@@ -127,11 +130,11 @@ fn plan(targets: u64, port: u16, check: &Arc<HealthCheck>) -> Vec<Target> {
     (0..targets.min(1 << 16))
         .map(address)
         .map(|address| {
-            let host = effective_host(check, None, address);
+            let names = Names::new(check, None, address);
             Target {
-                key: StateKey::new(address, &host, check),
+                key: StateKey::new(address, &names, check),
                 address,
-                host,
+                names,
                 check: Arc::clone(check),
                 seed: Tally::new(),
                 pulse: Arc::new(Pulse::default()),
@@ -178,8 +181,28 @@ fn resident() -> io::Result<u64> {
     Ok(pages.unwrap_or(0) * rustix::param::page_size() as u64)
 }
 
+/// TLS with a certificate of its own.
+fn tls() -> io::Result<Arc<ServerConfig>> {
+    let made = rcgen::generate_simple_self_signed(["backend.example".to_owned()])
+        .map_err(io::Error::other)?;
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|config| {
+            config
+                .with_no_client_auth()
+                .with_single_cert(vec![made.cert.into()], made.signing_key.into())
+        });
+    config.map(Arc::new).map_err(io::Error::other)
+}
+
+/// One connection of the backend.
+struct Served {
+    stream: TcpStream,
+    tls: Option<ServerConnection>,
+}
+
 /// Starts the backend: a thread that answers every request with 200, until the process ends.
-fn serve() -> io::Result<u16> {
+fn serve(tls: Option<Arc<ServerConfig>>) -> io::Result<u16> {
     let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
     listener.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
     listener.listen(16_384)?;
@@ -192,7 +215,7 @@ fn serve() -> io::Result<u16> {
     std::thread::Builder::new()
         .name("backend".into())
         .spawn(move || {
-            let mut streams: HashMap<usize, TcpStream> = HashMap::new();
+            let mut streams: HashMap<usize, Served> = HashMap::new();
             let mut next = 0;
             let mut events = Events::with_capacity(1024);
             while poll.poll(&mut events, None).is_ok() {
@@ -201,12 +224,17 @@ fn serve() -> io::Result<u16> {
                         while let Ok((mut stream, _)) = listener.accept() {
                             next += 1;
                             let token = Token(next);
+                            // As servers of TLS do: their answer is of several pieces.
+                            stream.set_nodelay(true).ok();
                             if poll
                                 .registry()
                                 .register(&mut stream, token, Interest::READABLE)
                                 .is_ok()
                             {
-                                streams.insert(next, stream);
+                                let tls = tls
+                                    .clone()
+                                    .and_then(|config| ServerConnection::new(config).ok());
+                                streams.insert(next, Served { stream, tls });
                             }
                         }
                     } else if let Some(stream) = streams.get_mut(&event.token().0)
@@ -221,13 +249,27 @@ fn serve() -> io::Result<u16> {
 }
 
 /// Answers what there is to answer; `false` when the connection is over.
-fn answer(stream: &mut TcpStream) -> bool {
+fn answer(Served { stream, tls }: &mut Served) -> bool {
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let mut request = [0; 2048];
-    match stream.read(&mut request) {
-        Ok(0) => false,
-        Ok(_) => stream
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-            .is_ok(),
-        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
-    }
+    let result = match tls {
+        None => match stream.read(&mut request) {
+            Ok(0) => return false,
+            Ok(_) => stream.write_all(OK),
+            Err(error) => Err(error),
+        },
+        Some(tls) => {
+            let handshaken = tls.complete_io(stream).map(|_| ());
+            let heard = tls.reader().read(&mut request);
+            if matches!(heard, Ok(n) if n > 0) {
+                tls.writer()
+                    .write_all(OK)
+                    .and_then(|()| tls.write_tls(stream))
+                    .map(|_| ())
+            } else {
+                handshaken
+            }
+        }
+    };
+    result.map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |()| true)
 }

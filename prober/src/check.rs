@@ -1,25 +1,34 @@
 //! A validated health check: what is asked of an endpoint, how often, and what counts as an answer.
 //!
 //! In: a [`HealthCheckSpec`], each field as a person wrote it or left it out. Out: a [`HealthCheck`] with every default
-//! filled in and every rule of semantics P2–P6 kept; its fields are private, so no other value can exist. All errors
+//! filled in and every rule of semantics P2–P13 kept; its fields are private, so no other value can exist. All errors
 //! are reported at once, each with the field it belongs to.
 //!
 //! Not here: names, YAML, places in files (the server's `config`), and what an endpoint adds to a check (`target`).
 
 mod errors;
+pub mod grpc;
 mod http;
+mod kind;
+mod profile;
 mod spec;
 mod status;
 mod tcp;
+mod tls;
 
 use std::time::Duration;
 
 pub use self::errors::CheckError;
 use self::errors::Errors;
+pub use self::grpc::{CodeSet, GrpcAsk, GrpcCheck, GrpcSpec};
 pub use self::http::{HttpCheck, Method};
-pub use self::spec::{HealthCheckSpec, HttpSpec, ProtocolSpec, TcpSpec};
+pub use self::kind::Kind;
+pub use self::profile::Profile;
+pub use self::spec::{Close, HealthCheckSpec, HttpSpec, ProxyHeader, TcpSpec};
 pub use self::status::StatusSet;
 pub use self::tcp::{TcpCheck, TcpMatch};
+pub(crate) use self::tls::is_dns_name;
+pub use self::tls::{Roots, TlsCheck, TlsSpec};
 use crate::tally::Thresholds;
 
 /// The bytes of the decoded body, or of a TCP answer's string, that a check may look at (semantics P4, P5).
@@ -35,20 +44,29 @@ pub const THRESHOLD_RANGE: (u8, u8) = (1, 10);
 /// A complete, valid health check. Equality is equality of content (semantics V6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
+    profile: Profile,
+    kind: Kind,
     interval: Duration,
     timeout: Duration,
     thresholds: Thresholds,
     fixed_port: Option<u16>,
+    proxy_header: ProxyHeader,
+    close: Close,
+    tls: Option<TlsCheck>,
     protocol: Protocol,
 }
 
-/// The type of a check and what belongs to it.
+/// What is said once the transport is ready; whether that is TLS is [`HealthCheck::tls`]'s to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Connect, and where strings are given, send and match.
+    /// Nothing, or strings that are sent and matched.
     Tcp(TcpCheck),
     /// One HTTP/1.1 request.
     Http(HttpCheck),
+    /// One HTTP/2 request.
+    Http2(HttpCheck),
+    /// One RPC over HTTP/2.
+    Grpc(GrpcCheck),
 }
 
 impl HealthCheck {
@@ -58,37 +76,71 @@ impl HealthCheck {
     /// Every rule that the spec breaks, in the order of the fields.
     pub fn new(spec: HealthCheckSpec) -> Result<Self, Vec<CheckError>> {
         let mut errors = Errors::default();
-        let interval = errors
-            .duration("checkInterval", spec.check_interval)
-            .unwrap_or(Duration::from_secs(5));
-        let timeout = errors
-            .duration("timeout", spec.timeout)
-            .unwrap_or_else(|| interval.min(Duration::from_secs(5)));
-        if timeout > interval {
-            let problem = format!(
-                "{timeout:?} is longer than checkInterval ({interval:?}); a probe must end before the next starts, \
-                 so shorten it to at most {interval:?}"
-            );
-            errors.push("timeout", problem);
-        }
-        let thresholds = Thresholds {
-            healthy: errors.threshold("healthyThreshold", spec.healthy_threshold),
-            unhealthy: errors.threshold("unhealthyThreshold", spec.unhealthy_threshold),
+        let profile = spec.profile.unwrap_or_default();
+        let kind = kind(spec.kind, profile, &mut errors);
+        let (interval, timeout) = durations(&spec, profile, &mut errors);
+        let mut threshold = |field, value| {
+            errors.threshold(field, value, profile.threshold(), profile.threshold_range())
         };
-        if spec.fixed_port == Some(0) {
-            errors.push("port", "0 is not a port; 1–65535 is");
+        let thresholds = Thresholds {
+            healthy: threshold("healthyThreshold", spec.healthy_threshold),
+            unhealthy: threshold("unhealthyThreshold", spec.unhealthy_threshold),
+            at_first: profile == Profile::TencentAlb,
+        };
+        match spec.fixed_port {
+            Some(0) => errors.push("port", "0 is not a port; 1–65535 is"),
+            None if !profile.has_serving_port() => {
+                let problem = format!(
+                    "profile {} does not probe the serving port; give a port and portSpecification: USE_FIXED_PORT",
+                    profile.name()
+                );
+                errors.push("portSpecification", problem);
+            }
+            _ => {}
         }
-        let protocol = match spec.protocol {
-            ProtocolSpec::Tcp(tcp) => Protocol::Tcp(TcpCheck::new(tcp, &mut errors)),
-            ProtocolSpec::Http(http) => Protocol::Http(HttpCheck::new(http, &mut errors)),
+        let proxy_header = spec.proxy_header.unwrap_or_default();
+        if proxy_header != ProxyHeader::None && !profile.has_proxy_header() {
+            errors.not_in_profile("proxyHeader", profile);
+        }
+        let tls = kind
+            .is_tls()
+            .then(|| TlsCheck::new(spec.tls.unwrap_or_default(), &mut errors));
+        let protocol = match kind {
+            Kind::Tcp | Kind::Ssl => Protocol::Tcp(TcpCheck::new(spec.tcp, profile, &mut errors)),
+            Kind::Http | Kind::Https => {
+                Protocol::Http(HttpCheck::new(spec.http, profile, &mut errors))
+            }
+            Kind::Http2 => Protocol::Http2(HttpCheck::new(spec.http, profile, &mut errors)),
+            Kind::Grpc | Kind::GrpcWithTls => {
+                errors.host_given("grpc.host", spec.grpc.host.as_deref(), profile);
+                let tencent = profile == Profile::TencentAlb;
+                Protocol::Grpc(GrpcCheck::new(spec.grpc, tencent, &mut errors))
+            }
         };
         errors.into_result(Self {
+            profile,
+            kind,
             interval,
             timeout,
             thresholds,
             fixed_port: spec.fixed_port,
+            proxy_header,
+            close: spec.close.unwrap_or_default(),
+            tls,
             protocol,
         })
+    }
+
+    /// Whose health checks it behaves like.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// Its type.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// From the start of one probe to the start of the next (semantics S3).
@@ -115,178 +167,111 @@ impl HealthCheck {
         self.fixed_port
     }
 
-    /// The type of the check and what belongs to it.
+    /// The PROXY header that opens the connection (semantics P11).
+    #[must_use]
+    pub fn proxy_header(&self) -> ProxyHeader {
+        self.proxy_header
+    }
+
+    /// How a probe leaves.
+    #[must_use]
+    pub fn close(&self) -> Close {
+        self.close
+    }
+
+    /// What is asked of TLS; `None`: there is none (semantics P10).
+    #[must_use]
+    pub fn tls(&self) -> Option<&TlsCheck> {
+        self.tls.as_ref()
+    }
+
+    /// Whether the probe speaks TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What is said once the transport is ready.
     #[must_use]
     pub fn protocol(&self) -> &Protocol {
         &self.protocol
     }
 
-    /// The type's name, as in the configuration: `TCP`, `HTTP`.
+    /// The host that the check itself names (semantics P7).
     #[must_use]
-    pub fn type_name(&self) -> &'static str {
-        match self.protocol {
-            Protocol::Tcp(_) => "TCP",
-            Protocol::Http(_) => "HTTP",
+    pub fn host(&self) -> Option<&str> {
+        match &self.protocol {
+            Protocol::Tcp(_) => None,
+            Protocol::Http(http) | Protocol::Http2(http) => http.host(),
+            Protocol::Grpc(grpc) => grpc.host(),
         }
     }
+
+    /// The type's name, as in the configuration: `TCP`, `GRPC_WITH_TLS`.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        self.kind.name()
+    }
+}
+
+fn kind(written: Option<Kind>, profile: Profile, errors: &mut Errors) -> Kind {
+    let names = || {
+        let names: Vec<_> = profile.kinds().iter().map(|kind| kind.name()).collect();
+        names.join(", ")
+    };
+    match written.or(profile.default_kind()) {
+        None => {
+            let problem = format!("a check has a type; write one of {}", names());
+            errors.push("type", problem);
+            Kind::Tcp
+        }
+        Some(kind) => {
+            if !profile.kinds().contains(&kind) {
+                let problem = format!(
+                    "profile {} has no type {}; it has {}",
+                    profile.name(),
+                    kind.name(),
+                    names()
+                );
+                errors.push("type", problem);
+            }
+            kind
+        }
+    }
+}
+
+/// Interval and timeout (semantics P2).
+fn durations(
+    spec: &HealthCheckSpec,
+    profile: Profile,
+    errors: &mut Errors,
+) -> (Duration, Duration) {
+    let interval = errors
+        .duration(
+            "checkInterval",
+            spec.check_interval,
+            profile.interval_range(),
+        )
+        .unwrap_or(Profile::INTERVAL);
+    let timeout = errors
+        .duration("timeout", spec.timeout, profile.timeout_range())
+        .unwrap_or_else(|| profile.timeout(interval));
+    let problem = if profile == Profile::TencentAlb && timeout >= interval {
+        format!(
+            "{timeout:?} is not shorter than checkInterval ({interval:?}), as profile TENCENT_ALB wants it; \
+             shorten it, but not below 2s, or lengthen checkInterval"
+        )
+    } else if timeout > interval {
+        format!(
+            "{timeout:?} is longer than checkInterval ({interval:?}); a probe must end before the next starts, \
+             so shorten it to at most {interval:?}"
+        )
+    } else {
+        return (interval, timeout);
+    };
+    errors.push("timeout", problem);
+    (interval, timeout)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn http(http: HttpSpec) -> Result<HealthCheck, Vec<CheckError>> {
-        HealthCheck::new(HealthCheckSpec {
-            protocol: ProtocolSpec::Http(http),
-            ..HealthCheckSpec::default()
-        })
-    }
-
-    fn fields(result: Result<HealthCheck, Vec<CheckError>>) -> Vec<String> {
-        result
-            .expect_err("the spec must be refused")
-            .into_iter()
-            .map(|e| e.field)
-            .collect()
-    }
-
-    #[test]
-    fn p2_defaults_of_profile_gcp() {
-        let check = http(HttpSpec::default()).unwrap();
-        assert_eq!(check.interval(), Duration::from_secs(5));
-        assert_eq!(check.timeout(), Duration::from_secs(5));
-        assert_eq!(
-            check.thresholds(),
-            Thresholds {
-                healthy: 2,
-                unhealthy: 2
-            }
-        );
-        let Protocol::Http(http) = check.protocol() else {
-            panic!("an HTTP check")
-        };
-        assert_eq!((http.method(), http.request_path()), (Method::Get, "/"));
-        assert_eq!(http.expected_statuses().ranges(), [(200, 200)]);
-    }
-
-    #[test]
-    fn p2_all_errors_come_at_once() {
-        let spec = HealthCheckSpec {
-            check_interval: Some(Duration::from_secs(1)),
-            timeout: Some(Duration::from_secs(2)),
-            healthy_threshold: Some(0),
-            unhealthy_threshold: Some(11),
-            fixed_port: Some(0),
-            protocol: ProtocolSpec::Tcp(TcpSpec {
-                matching: Some(TcpMatch::Prefix),
-                ..TcpSpec::default()
-            }),
-        };
-        assert_eq!(
-            fields(HealthCheck::new(spec)),
-            [
-                "timeout",
-                "healthyThreshold",
-                "unhealthyThreshold",
-                "port",
-                "tcp.match"
-            ]
-        );
-    }
-
-    #[test]
-    fn p2_a_short_interval_shortens_the_default_timeout() {
-        let spec = HealthCheckSpec {
-            check_interval: Some(Duration::from_secs(1)),
-            ..HealthCheckSpec::default()
-        };
-        assert_eq!(
-            HealthCheck::new(spec).unwrap().timeout(),
-            Duration::from_secs(1)
-        );
-    }
-
-    #[test]
-    fn p5_strings_are_printable_ascii_and_bounded() {
-        let with = |response: &str| {
-            http(HttpSpec {
-                response: Some(response.into()),
-                ..HttpSpec::default()
-            })
-        };
-        assert!(with(&"x".repeat(1024)).is_ok());
-        assert_eq!(fields(with(&"x".repeat(1025))), ["http.response"]);
-        assert_eq!(fields(with("grün")), ["http.response"]);
-        assert_eq!(fields(with("two\nlines")), ["http.response"]);
-        assert_eq!(fields(with("")), ["http.response"]);
-    }
-
-    #[test]
-    fn p6_status_sets_take_codes_ranges_and_classes() {
-        let with = |items: &[&str]| {
-            http(HttpSpec {
-                expected_statuses: Some(items.iter().map(|&s| s.into()).collect()),
-                ..HttpSpec::default()
-            })
-        };
-        let check = with(&["http_3xx", "204", "200-203", "418"]).unwrap();
-        let Protocol::Http(http) = check.protocol() else {
-            panic!("an HTTP check")
-        };
-        assert_eq!(
-            http.expected_statuses().ranges(),
-            [(200, 204), (300, 399), (418, 418)]
-        );
-        assert_eq!(
-            http.expected_statuses().to_string(),
-            "200-204, 300-399, 418"
-        );
-        for bad in [
-            "2xx",
-            "99",
-            "600",
-            "299-200",
-            "http_6xx",
-            "0200",
-            "+20",
-            "",
-            "200-",
-            "http_+2xx",
-        ] {
-            assert_eq!(
-                fields(with(&[bad])),
-                ["http.expectedStatuses[0]"],
-                "{bad:?}"
-            );
-        }
-        assert_eq!(fields(with(&[])), ["http.expectedStatuses"]);
-    }
-
-    #[test]
-    fn p6_head_has_no_body_to_match() {
-        let spec = HttpSpec {
-            method: Some(Method::Head),
-            response: Some("ok".into()),
-            ..HttpSpec::default()
-        };
-        assert_eq!(fields(http(spec)), ["http.response"]);
-    }
-
-    #[test]
-    fn headers_cannot_split_the_request() {
-        let with = |name: &str, value: &str| {
-            http(HttpSpec {
-                headers: vec![(name.into(), value.into())],
-                ..HttpSpec::default()
-            })
-        };
-        assert!(with("x-probe", "vitals").is_ok());
-        assert_eq!(fields(with("x", "a\r\nb: c")), ["http.headers.x"]);
-        assert_eq!(fields(with("x y", "a")), ["http.headers.x y"]);
-        assert_eq!(fields(with("Host", "a")), ["http.headers.Host"]);
-        assert_eq!(
-            fields(with("Content-Length", "5")),
-            ["http.headers.Content-Length"]
-        );
-    }
-}
+mod tests;

@@ -24,6 +24,7 @@ mod timers;
 mod worker;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -37,6 +38,7 @@ use self::worker::Worker;
 use crate::check::HealthCheck;
 use crate::clock;
 use crate::outcome::Outcome;
+use crate::probe::{Configs, Context, Trace};
 use crate::schedule::Spread;
 use crate::tally::{Step, TallyState};
 use crate::target::{StateKey, Target};
@@ -53,6 +55,9 @@ pub struct EngineConfig {
     pub max_in_flight: usize,
     /// The vantage's name: part of the phase, so that vantages do not probe in step (design 5.11).
     pub vantage: String,
+    /// The address that probes come from (semantics P17); `None`: the one that the system's routes choose. Targets of
+    /// the other family are INCONCLUSIVE.
+    pub source_address: Option<IpAddr>,
 }
 
 /// Hears of every probe, for metrics. Called on the worker threads: must not block.
@@ -144,6 +149,7 @@ impl Engine {
         let (sender, receiver) = mpsc::channel(room);
         let spread = Spread::new(&config.vantage, clock::now());
         let count = config.workers.max(1);
+        let configs = Arc::<Configs>::default();
         let mut engine = Self {
             workers: Vec::with_capacity(count),
             handing_out: Mutex::new(()),
@@ -155,6 +161,11 @@ impl Engine {
             let (mut worker, waker) = Worker::new(worker::Setup {
                 spread,
                 max_in_flight: share.max(1),
+                context: Context::new(
+                    Arc::clone(&configs),
+                    config.source_address,
+                    Trace::default(),
+                ),
                 recorder: Arc::clone(&recorder),
                 reports: sender.clone(),
                 faults: Arc::clone(&engine.faults),

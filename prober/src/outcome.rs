@@ -106,6 +106,20 @@ reason_codes! {
     PeerReset = "PEER_RESET", L4;
     /// The connection failed in another way before it opened.
     ConnectFailed = "CONNECT_FAILED", L4;
+    /// The TLS handshake completed and the check asks no more (semantics P8, P9).
+    TlsEstablished = "TLS_ESTABLISHED", Tls;
+    /// The peer ended TLS with an alert.
+    TlsAlert = "TLS_ALERT", Tls;
+    /// What the peer says is not TLS, or breaks its protocol.
+    TlsHandshake = "TLS_HANDSHAKE", Tls;
+    /// The certificate is not valid, and the check verifies it.
+    TlsCertificate = "TLS_CERTIFICATE", Tls;
+    /// The peer closed the connection in the TLS handshake.
+    TlsClosed = "TLS_CLOSED", Tls;
+    /// The deadline passed in the TLS handshake.
+    TlsTimeout = "TLS_TIMEOUT", Tls;
+    /// The server did not choose the protocol that the check needs (semantics P12).
+    NoAlpn = "NO_ALPN", Tls;
     /// The answer is what the check asks for.
     ResponseOk = "RESPONSE_OK", L7;
     /// The deadline passed while we waited for the answer, or for the rest of it.
@@ -118,10 +132,20 @@ reason_codes! {
     BodyMismatch = "BODY_MISMATCH", L7;
     /// The first 1,024 bytes of the body do not hold `response` (semantics P4).
     BodyWindowFull = "BODY_WINDOW_FULL", L7;
-    /// The bytes are not an HTTP/1 response.
+    /// The bytes are not an answer of the protocol that the check speaks.
     MalformedResponse = "MALFORMED_RESPONSE", L7;
     /// The response's head is larger than a probe reads.
     HeadersTooLarge = "HEADERS_TOO_LARGE", L7;
+    /// The call ended with a gRPC status that the check does not expect (semantics P12, P13).
+    GrpcStatus = "GRPC_STATUS", L7;
+    /// The health service answers something else than SERVING (semantics P12).
+    NotServing = "NOT_SERVING", L7;
+    /// The peer broke a rule of HTTP/2, or broke our request off (RST_STREAM).
+    Http2Error = "HTTP2_ERROR", L7;
+    /// The peer said that it is going away, and left the request unanswered (semantics P14).
+    Http2Goaway = "HTTP2_GOAWAY", L7;
+    /// The peer sends, or makes us answer, without end.
+    Flood = "FLOOD", L7;
     /// No file descriptor was left for the probe (EMFILE, ENFILE).
     LocalFds = "LOCAL_FDS", Local;
     /// No local port was left for the probe (EADDRNOTAVAIL).

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!              first pass                        first non-pass
-//!   ┌───────────────────────── PROBING ─────────────────────────┐        (never judged: one probe decides, S2)
-//!   ▼                                                           ▼
+//!   ┌───────────────────────── PROBING ─────────────────────────┐        (never judged: one probe decides, S2;
+//!   ▼                                                           ▼      under TENCENT_ALB a threshold)
 //!  HEALTHY ── unhealthyThreshold consecutive non-passes ──► UNHEALTHY │ TIMEOUT
 //!     ▲                                                         │
 //!     └────────── healthyThreshold consecutive passes ──────────┘
@@ -55,6 +55,9 @@ pub struct Thresholds {
     pub healthy: u8,
     /// Non-passes that turn a healthy target unhealthy; 1–10.
     pub unhealthy: u8,
+    /// Whether a target that was never judged must reach a threshold too (profile TENCENT_ALB), instead of being judged
+    /// by its first probe (semantics S2).
+    pub at_first: bool,
 }
 
 /// Where the counters of one target stand. The fields are what is stored and sent; `Tally::restore` takes them back.
@@ -136,7 +139,7 @@ impl Tally {
         let before = self.state;
         // S2: with no state at all, the first word decides.
         let Some(standing) = before.verdict.or(before.previous) else {
-            return self.judge(seen);
+            return self.first(seen, thresholds);
         };
         if seen.is_healthy() != standing.is_healthy() {
             self.state.opposing = before.opposing.saturating_add(1);
@@ -171,6 +174,28 @@ impl Tally {
         }
     }
 
+    /// A result while there is no state at all (semantics S2). Where the first word does not decide, `opposing` counts
+    /// passes and `other_kind` non-passes.
+    fn first(&mut self, seen: Verdict, thresholds: Thresholds) -> Step {
+        let before = self.state;
+        let (count, threshold) = if seen.is_healthy() {
+            self.state.other_kind = 0;
+            (&mut self.state.opposing, thresholds.healthy)
+        } else {
+            self.state.opposing = 0;
+            (&mut self.state.other_kind, thresholds.unhealthy)
+        };
+        *count = count.saturating_add(1);
+        if !thresholds.at_first || *count >= threshold {
+            return self.judge(seen);
+        }
+        if self.state == before {
+            Step::Unchanged
+        } else {
+            Step::Counted
+        }
+    }
+
     fn judge(&mut self, to: Verdict) -> Step {
         let from = self.state.verdict.or(self.state.previous);
         self.state = TallyState {
@@ -197,6 +222,7 @@ mod tests {
     const TWO: Thresholds = Thresholds {
         healthy: 2,
         unhealthy: 2,
+        at_first: false,
     };
 
     fn run(tally: &mut Tally, results: &[ProbeResult]) -> Vec<Step> {
@@ -204,6 +230,29 @@ mod tests {
             .iter()
             .map(|&result| tally.record(result, TWO))
             .collect()
+    }
+
+    #[test]
+    fn s2_under_tencent_alb_a_target_is_probing_until_a_threshold_is_reached() {
+        let three = Thresholds {
+            healthy: 3,
+            unhealthy: 2,
+            at_first: true,
+        };
+        let mut tally = Tally::new();
+        for result in [Pass, Pass, Fail, Pass, Inconclusive, Pass] {
+            tally.record(result, three);
+            assert_eq!(tally.state().verdict, None, "PROBING after {result:?}");
+        }
+        let healthy = Step::Judged {
+            from: None,
+            to: Verdict::Healthy,
+        };
+        assert_eq!(tally.record(Pass, three), healthy);
+        let mut tally = Tally::new();
+        assert_eq!(tally.record(Fail, three), Step::Counted);
+        tally.record(Timeout, three);
+        assert_eq!(tally.state().verdict, Some(Verdict::Timeout));
     }
 
     #[test]
@@ -327,7 +376,7 @@ mod tests {
         fn s1_s2_hold_for_any_order_of_outcomes(
             history in results(), healthy in 1u8..=10, unhealthy in 1u8..=10,
         ) {
-            let thresholds = Thresholds { healthy, unhealthy };
+            let thresholds = Thresholds { healthy, unhealthy, at_first: false };
             let mut tally = Tally::new();
             for (i, &result) in history.iter().enumerate() {
                 let before = tally.state();

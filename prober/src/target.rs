@@ -5,13 +5,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::check::{HealthCheck, Protocol};
+use crate::check::{HealthCheck, Protocol, is_dns_name};
+use crate::outcome::{Outcome, ProbeResult, Reason};
 use crate::tally::Tally;
 use crate::wire;
 
@@ -21,18 +22,21 @@ use crate::wire;
 pub struct StateKey(u128);
 
 impl StateKey {
-    /// The key of what is asked of `address` under the name `host`.
+    /// The key of what is asked of `address` under these names.
     #[must_use]
-    pub fn new(address: SocketAddr, host: &str, check: &HealthCheck) -> Self {
+    pub fn new(address: SocketAddr, names: &Names, check: &HealthCheck) -> Self {
         let mut bytes = Vec::with_capacity(128);
-        // An IPv4 address and its mapped IPv6 form are different targets to the kernel; the text keeps them apart.
-        for part in [
-            address.to_string().as_bytes(),
-            host.as_bytes(),
-            &wire::canonical_check(check),
-        ] {
+        let mut add = |part: &[u8]| {
             bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
             bytes.extend_from_slice(part);
+        };
+        // An IPv4 address and its mapped IPv6 form are different targets to the kernel; the text keeps them apart.
+        add(address.to_string().as_bytes());
+        add(names.host.as_bytes());
+        add(&wire::canonical_check(check));
+        // Only where there is one: the keys of checks without TLS are older than it.
+        if let Some(sni) = &names.sni {
+            add(sni.as_bytes());
         }
         Self(xxh3_128(&bytes))
     }
@@ -72,9 +76,42 @@ impl fmt::Debug for StateKey {
 pub struct Pulse {
     last_judged_ms: AtomicU64,
     latency_us: AtomicU64,
+    /// The last probe that did not pass. A std mutex: taken for moments, and only by probes that did not pass.
+    failure: Mutex<Option<Failure>>,
+}
+
+/// A probe that did not pass, or that said nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// When it ended.
+    pub at: SystemTime,
+    /// FAIL, TIMEOUT or INCONCLUSIVE.
+    pub result: ProbeResult,
+    /// Why.
+    pub reason: Reason,
 }
 
 impl Pulse {
+    /// Notes a probe that did not pass: below the threshold, of another kind than the verdict's, or INCONCLUSIVE, it is
+    /// what an operator looks for, and in no report.
+    pub fn note_failure(&self, at: SystemTime, outcome: &Outcome) {
+        let failure = Failure {
+            at,
+            result: outcome.result,
+            reason: outcome.reason.clone(),
+        };
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+
+    /// The last probe that did not pass; `None` when all have.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<Failure> {
+        self.failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     /// Notes a judged (not INCONCLUSIVE) probe that ended at `at` after `latency`.
     pub fn beat(&self, at: SystemTime, latency: Duration) {
         let ms = at
@@ -109,8 +146,8 @@ pub struct Target {
     pub key: StateKey,
     /// Where the probe connects to.
     pub address: SocketAddr,
-    /// The Host header (semantics P7): see [`effective_host`].
-    pub host: Arc<str>,
+    /// The names that the probe gives it.
+    pub names: Names,
     /// What is asked.
     pub check: Arc<HealthCheck>,
     /// Where its counters stand when the engine does not know the key yet; of no interest when it does.
@@ -119,39 +156,74 @@ pub struct Target {
     pub pulse: Arc<Pulse>,
 }
 
-/// Semantics P7: the host that the check names, else the endpoint's FQDN, else the probed address and port, an IPv6
-/// address in brackets. A TCP check names no host, and has the empty one.
+/// The names under which a probe speaks to an address (semantics P7, P10): part of what it is (V6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The Host header or :authority; empty for TCP and SSL, which send neither.
+    pub host: Arc<str>,
+    /// The server name of the TLS handshake; `None` where there is none, or no handshake.
+    pub sni: Option<Arc<str>>,
+}
+
+impl Names {
+    /// The names for `address`, an address of the endpoint `fqdn` where it has such a name.
+    ///
+    /// The host is what the check names, else the FQDN, else address and port, an IPv6 address in brackets. The server
+    /// name is `tls.sni`, else the check's host if that is a DNS name, else the FQDN; never an address.
+    #[must_use]
+    pub fn new(check: &HealthCheck, fqdn: Option<&str>, address: SocketAddr) -> Self {
+        let host = match check.protocol() {
+            Protocol::Tcp(_) => "".into(),
+            Protocol::Http(_) | Protocol::Http2(_) | Protocol::Grpc(_) => {
+                match check.host().or(fqdn) {
+                    Some(host) => host.into(),
+                    None => address.to_string().into(),
+                }
+            }
+        };
+        let sni = check.tls().and_then(|tls| {
+            [tls.sni(), check.host().map(without_port), fqdn]
+                .into_iter()
+                .flatten()
+                // The dot that ends a full name is no part of the server name (RFC 6066 §3).
+                .map(|name| name.strip_suffix('.').unwrap_or(name))
+                .find(|name| is_dns_name(name))
+                .map(Into::into)
+        });
+        Self { host, sni }
+    }
+}
+
+/// A host without its port. What is left of an IPv6 address is no DNS name, which is all that matters here.
+fn without_port(host: &str) -> &str {
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+/// Semantics P7: the host alone of [`Names::new`].
 #[must_use]
 pub fn effective_host(check: &HealthCheck, fqdn: Option<&str>, address: SocketAddr) -> Arc<str> {
-    match check.protocol() {
-        Protocol::Tcp(_) => "".into(),
-        Protocol::Http(http) => match http.host().or(fqdn) {
-            Some(host) => host.into(),
-            None => address.to_string().into(),
-        },
-    }
+    Names::new(check, fqdn, address).host
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{HealthCheckSpec, HttpSpec, ProtocolSpec};
+    use crate::check::{HealthCheckSpec, HttpSpec, Kind, ProxyHeader, TlsSpec};
 
     fn check(path: &str, interval: u64) -> HealthCheck {
         HealthCheck::new(HealthCheckSpec {
             check_interval: Some(Duration::from_secs(interval)),
-            protocol: ProtocolSpec::Http(HttpSpec {
+            ..HealthCheckSpec::http(HttpSpec {
                 request_path: Some(path.into()),
                 ..HttpSpec::default()
-            }),
-            ..HealthCheckSpec::default()
+            })
         })
         .unwrap()
     }
 
     fn key(address: &str, path: &str, interval: u64) -> StateKey {
         let (address, check) = (address.parse().unwrap(), check(path, interval));
-        StateKey::new(address, &effective_host(&check, None, address), &check)
+        StateKey::new(address, &Names::new(&check, None, address), &check)
     }
 
     #[test]
@@ -188,6 +260,115 @@ mod tests {
         assert_eq!(
             &*effective_host(&check("/", 5), Some("api.example"), address),
             "api.example"
+        );
+    }
+
+    #[test]
+    fn v6_everything_that_a_probe_can_see_is_in_the_key() {
+        let address = "192.0.2.1:443".parse().unwrap();
+        let https = HealthCheckSpec::of(Kind::Https);
+        let tls = |tls| HealthCheckSpec {
+            tls: Some(tls),
+            ..https.clone()
+        };
+        let root = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let specs = [
+            HealthCheckSpec::of(Kind::Tcp),
+            HealthCheckSpec::of(Kind::Ssl),
+            HealthCheckSpec::of(Kind::Http),
+            HealthCheckSpec::of(Kind::Http2),
+            HealthCheckSpec::of(Kind::Grpc),
+            HealthCheckSpec::of(Kind::GrpcWithTls),
+            https.clone(),
+            tls(TlsSpec {
+                verify: Some(true),
+                ..TlsSpec::default()
+            }),
+            tls(TlsSpec {
+                verify: Some(true),
+                roots: Some(root.cert.pem().into_bytes()),
+                ..TlsSpec::default()
+            }),
+            tls(TlsSpec {
+                sni: Some("b.example".into()),
+                ..TlsSpec::default()
+            }),
+            HealthCheckSpec {
+                close: Some(crate::check::Close::Fin),
+                ..https.clone()
+            },
+            HealthCheckSpec {
+                proxy_header: Some(ProxyHeader::V1),
+                ..https.clone()
+            },
+            HealthCheckSpec {
+                proxy_header: Some(ProxyHeader::V2),
+                ..https.clone()
+            },
+        ];
+        let key = |spec: &HealthCheckSpec, fqdn| {
+            let check = HealthCheck::new(spec.clone()).unwrap();
+            StateKey::new(address, &Names::new(&check, fqdn, address), &check)
+        };
+        let mut keys: Vec<_> = specs.iter().map(|spec| key(spec, None)).collect();
+        keys.push(key(&https, Some("c.example")));
+        keys.push(key(&HealthCheckSpec::of(Kind::Ssl), Some("c.example")));
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
+
+    #[test]
+    fn p10_the_server_name_is_a_name_and_never_an_address() {
+        let address: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
+        let sni = |kind, host: Option<&str>, sni: Option<&str>, fqdn| {
+            let check = HealthCheck::new(HealthCheckSpec {
+                http: HttpSpec {
+                    host: host.map(Into::into),
+                    ..HttpSpec::default()
+                },
+                tls: Some(TlsSpec {
+                    sni: sni.map(Into::into),
+                    ..TlsSpec::default()
+                }),
+                ..HealthCheckSpec::of(kind)
+            })
+            .unwrap();
+            let names = Names::new(&check, fqdn, address);
+            (names.host.to_string(), names.sni.map(|sni| sni.to_string()))
+        };
+        let https = |host, given, fqdn| sni(Kind::Https, host, given, fqdn).1;
+        let name = |name: &str| Some(name.to_owned());
+        assert_eq!(https(None, None, None), None);
+        assert_eq!(https(None, None, Some("f.example.")), name("f.example"));
+        assert_eq!(
+            https(Some("h.example:8443"), None, Some("f.example")),
+            name("h.example")
+        );
+        assert_eq!(
+            https(Some("h.example"), Some("s.example"), None),
+            name("s.example")
+        );
+        assert_eq!(
+            https(Some("192.0.2.1:80"), None, Some("f.example")),
+            name("f.example")
+        );
+        assert_eq!(https(Some("[2001:db8::2]:80"), None, None), None);
+        assert_eq!(https(Some("2001:db8::2"), None, None), None);
+        // Without TLS there is none; without a host header there is none of that.
+        assert_eq!(
+            sni(Kind::Http, Some("h.example"), Some("s.example"), None),
+            ("h.example".into(), None)
+        );
+        assert_eq!(
+            sni(Kind::Ssl, None, None, Some("f.example")),
+            (String::new(), name("f.example"))
+        );
+        assert_eq!(sni(Kind::Http2, None, None, None).0, "[2001:db8::1]:443");
+        assert_eq!(
+            sni(Kind::GrpcWithTls, None, None, Some("f.example")).0,
+            "f.example"
         );
     }
 }

@@ -8,7 +8,10 @@ use std::time::Duration;
 use prost::Message as _;
 use vitals_proto::prober::v1 as pb;
 
-use crate::check::{HealthCheck, HttpCheck, Method, Protocol, TcpCheck, TcpMatch};
+use crate::check::{
+    Close, GrpcAsk, GrpcCheck, HealthCheck, HttpCheck, Method, Protocol, ProxyHeader, TcpCheck,
+    TcpMatch, TlsCheck,
+};
 use crate::outcome::{Reason, ReasonCode};
 use crate::tally::{TallyState, Verdict};
 
@@ -33,7 +36,50 @@ fn check_to_proto(check: &HealthCheck) -> pb::HealthCheck {
         r#type: Some(match check.protocol() {
             Protocol::Tcp(tcp) => pb::health_check::Type::Tcp(tcp_to_proto(tcp)),
             Protocol::Http(http) => pb::health_check::Type::Http(http_to_proto(http)),
+            Protocol::Http2(http) => pb::health_check::Type::Http2(http_to_proto(http)),
+            Protocol::Grpc(grpc) => pb::health_check::Type::Grpc(grpc_to_proto(grpc)),
         }),
+        tls: check.tls().map(tls_to_proto),
+        proxy_header: match check.proxy_header() {
+            ProxyHeader::None => pb::ProxyHeader::None,
+            ProxyHeader::V1 => pb::ProxyHeader::V1,
+            ProxyHeader::V2 => pb::ProxyHeader::V2,
+        }
+        .into(),
+        close: match check.close() {
+            Close::Rst => pb::Close::Rst,
+            Close::Fin => pb::Close::Fin,
+        }
+        .into(),
+        threshold_at_first: thresholds.at_first,
+    }
+}
+
+fn tls_to_proto(tls: &TlsCheck) -> pb::TlsCheck {
+    pb::TlsCheck {
+        verify: tls.verify(),
+        roots_hash: tls
+            .roots()
+            .map(|roots| roots.hash().to_be_bytes().to_vec())
+            .unwrap_or_default(),
+        sni: tls.sni().unwrap_or_default().into(),
+    }
+}
+
+fn grpc_to_proto(grpc: &GrpcCheck) -> pb::GrpcCheck {
+    let host = grpc.host().unwrap_or_default().into();
+    match grpc.ask() {
+        GrpcAsk::Health { service } => pb::GrpcCheck {
+            service_name: service.clone().unwrap_or_default(),
+            host,
+            ..pb::GrpcCheck::default()
+        },
+        GrpcAsk::Code { method, expected } => pb::GrpcCheck {
+            host,
+            method: method.clone(),
+            expected_codes: expected.to_string(),
+            ..pb::GrpcCheck::default()
+        },
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{DURATION_RANGE, MATCH_WINDOW, THRESHOLD_RANGE};
+use super::MATCH_WINDOW;
+use super::profile::Profile;
 
 /// One rule that a spec breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,9 +27,13 @@ impl Errors {
         });
     }
 
-    pub(super) fn duration(&mut self, field: &str, value: Option<Duration>) -> Option<Duration> {
+    pub(super) fn duration(
+        &mut self,
+        field: &str,
+        value: Option<Duration>,
+        (least, greatest): (Duration, Duration),
+    ) -> Option<Duration> {
         let value = value?;
-        let (least, greatest) = DURATION_RANGE;
         if !(least..=greatest).contains(&value) {
             self.push(
                 field,
@@ -45,9 +50,14 @@ impl Errors {
         Some(value)
     }
 
-    pub(super) fn threshold(&mut self, field: &str, value: Option<u64>) -> u8 {
-        let (least, greatest) = THRESHOLD_RANGE;
-        let Some(value) = value else { return 2 };
+    pub(super) fn threshold(
+        &mut self,
+        field: &str,
+        value: Option<u64>,
+        default: u8,
+        (least, greatest): (u8, u8),
+    ) -> u8 {
+        let Some(value) = value else { return default };
         match u8::try_from(value) {
             Ok(value) if (least..=greatest).contains(&value) => value,
             _ => {
@@ -55,8 +65,45 @@ impl Errors {
                     field,
                     format!("{value} is out of range; {least} to {greatest} is allowed"),
                 );
-                2
+                default
             }
+        }
+    }
+
+    /// A field that the profile does not allow (semantics P2).
+    pub(super) fn not_in_profile(&mut self, field: &str, profile: Profile) {
+        let problem = format!(
+            "profile {} has no such thing; leave it out, or use profile GCP",
+            profile.name()
+        );
+        self.push(field, problem);
+    }
+
+    /// Semantics P7: under TENCENT_ALB a host must be given, by the check or by the service's route.
+    pub(super) fn host_given(&mut self, field: &str, host: Option<&str>, profile: Profile) {
+        if host.is_none() && profile == Profile::TencentAlb {
+            let problem = "profile TENCENT_ALB sends the forwarding domain name: give a host, or one literal domain \
+                           in the service's route";
+            self.push(field, problem);
+        }
+    }
+
+    /// A host that is sent (semantics P7); TENCENT_ALB is stricter (P6).
+    pub(super) fn host(&mut self, field: &str, host: &str, tencent: bool) {
+        if tencent {
+            let allowed =
+                |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-".contains(&b);
+            if host.is_empty() || host.len() > 80 || !host.bytes().all(allowed) {
+                let problem = format!(
+                    "{host:?} is not a host of profile TENCENT_ALB; 1–80 characters of a-z 0-9 . - are, without a wildcard"
+                );
+                self.push(field, problem);
+            }
+        } else if host.is_empty() || host.len() > 255 || !host.bytes().all(is_host_byte) {
+            let problem = format!(
+                "{host:?} is not a host; write a name or an address, with :port where it matters"
+            );
+            self.push(field, problem);
         }
     }
 
@@ -89,4 +136,8 @@ impl Errors {
             Err(self.0)
         }
     }
+}
+
+fn is_host_byte(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']')
 }

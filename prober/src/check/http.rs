@@ -1,6 +1,7 @@
 //! What an HTTP check asks and expects.
 
 use super::errors::Errors;
+use super::profile::Profile;
 use super::spec::HttpSpec;
 use super::status::StatusSet;
 
@@ -37,7 +38,7 @@ impl Method {
 }
 
 impl HttpCheck {
-    pub(super) fn new(spec: HttpSpec, errors: &mut Errors) -> Self {
+    pub(super) fn new(spec: HttpSpec, profile: Profile, errors: &mut Errors) -> Self {
         let request_path = spec.request_path.unwrap_or_else(|| "/".into());
         if !request_path.starts_with('/') {
             errors.push(
@@ -50,29 +51,32 @@ impl HttpCheck {
                            percent-encode the rest";
             errors.push("http.requestPath", problem);
         }
-        let method = spec.method.unwrap_or_default();
+        if profile == Profile::TencentAlb
+            && (request_path.len() > 200 || !request_path.bytes().all(is_tencent_path_byte))
+        {
+            let problem =
+                "a path of profile TENCENT_ALB is 1–200 characters of A-Z a-z 0-9 . - _ / = ?";
+            errors.push("http.requestPath", problem);
+        }
+        let method = spec.method.unwrap_or_else(|| profile.method());
         if method == Method::Head && spec.response.is_some() {
             errors.push(
                 "http.response",
                 "an answer to HEAD has no body to match; use method: GET, or drop response",
             );
         }
-        errors.printable("http.response", spec.response.as_deref());
-        if let Some(host) = &spec.host
-            && (host.is_empty() || host.len() > 255 || !host.bytes().all(is_host_byte))
-        {
-            let problem = format!(
-                "{host:?} is not a host; write a name or an address, with :port where it matters"
-            );
-            errors.push("http.host", problem);
+        if spec.response.is_some() && !profile.has_response() {
+            errors.not_in_profile("http.response", profile);
         }
+        errors.printable("http.response", spec.response.as_deref());
+        if let Some(host) = &spec.host {
+            errors.host("http.host", host, profile == Profile::TencentAlb);
+        }
+        errors.host_given("http.host", spec.host.as_deref(), profile);
         for (name, value) in &spec.headers {
             check_header(name, value, errors);
         }
-        let expected_statuses = match &spec.expected_statuses {
-            None => StatusSet::only(200),
-            Some(items) => StatusSet::parse(items, errors),
-        };
+        let expected_statuses = statuses(spec.expected_statuses.as_deref(), profile, errors);
         Self {
             request_path,
             method,
@@ -120,8 +124,38 @@ impl HttpCheck {
     }
 }
 
-fn is_host_byte(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']')
+fn is_tencent_path_byte(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b".-_/=?".contains(&b)
+}
+
+/// The pass set (semantics P2, P6).
+fn statuses(items: Option<&[String]>, profile: Profile, errors: &mut Errors) -> StatusSet {
+    const FIELD: &str = "http.expectedStatuses";
+    let Some(items) = items else {
+        if profile == Profile::TencentAlb {
+            let problem = "profile TENCENT_ALB has no default; name the classes that pass, such as [http_2xx, http_3xx]";
+            errors.push(FIELD, problem);
+        }
+        return StatusSet::only(200);
+    };
+    let set = StatusSet::parse(items, errors);
+    if profile == Profile::TencentAlb {
+        for (i, item) in items.iter().enumerate() {
+            if !item.starts_with("http_") {
+                let problem = format!(
+                    "{item:?} is not a class, and profile TENCENT_ALB takes nothing else; write http_2xx"
+                );
+                errors.push(&format!("{FIELD}[{i}]"), problem);
+            }
+        }
+    }
+    if profile == Profile::GcpLegacy && !set.is_empty() && set != StatusSet::only(200) {
+        let problem = format!(
+            "profile GCP_LEGACY passes 200 and nothing else, not {set}; leave it out, or use profile GCP"
+        );
+        errors.push(FIELD, problem);
+    }
+    set
 }
 
 /// Headers that frame the request or that the probe writes itself.

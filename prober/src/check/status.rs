@@ -28,6 +28,11 @@ impl StatusSet {
         &self.0
     }
 
+    /// Whether nothing passes; only on the way to an error.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn parse(items: &[String], errors: &mut Errors) -> Self {
         if items.is_empty() {
             errors.push(

@@ -1,9 +1,10 @@
-//! What a TCP check sends and expects.
+//! What a TCP or SSL check sends and expects.
 
 use super::errors::Errors;
+use super::profile::Profile;
 use super::spec::TcpSpec;
 
-/// What a TCP check sends and expects (semantics P8).
+/// What a TCP or SSL check sends and expects (semantics P8).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpCheck {
     request: Option<String>,
@@ -24,11 +25,14 @@ pub enum TcpMatch {
 }
 
 impl TcpCheck {
-    pub(super) fn new(spec: TcpSpec, errors: &mut Errors) -> Self {
-        for (field, text) in [
-            ("tcp.request", &spec.request),
-            ("tcp.response", &spec.response),
+    pub(super) fn new(spec: TcpSpec, profile: Profile, errors: &mut Errors) -> Self {
+        for (field, text, allowed) in [
+            ("tcp.request", &spec.request, profile.has_request()),
+            ("tcp.response", &spec.response, profile.has_response()),
         ] {
+            if text.is_some() && !allowed {
+                errors.not_in_profile(field, profile);
+            }
             errors.printable(field, text.as_deref());
         }
         if spec.matching.is_some() && spec.response.is_none() {

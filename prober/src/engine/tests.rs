@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use super::*;
-use crate::check::{HealthCheckSpec, HttpSpec, ProtocolSpec, TcpSpec};
+use crate::check::{HealthCheckSpec, HttpSpec, Kind, TcpSpec};
 use crate::outcome::{ProbeResult, ReasonCode};
 use crate::tally::{Tally, Verdict};
-use crate::target::{Pulse, effective_host};
+use crate::target::{Names, Pulse};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -67,34 +67,34 @@ fn start(workers: usize, max_in_flight: usize) -> (Engine, mpsc::Receiver<Report
         workers,
         max_in_flight,
         vantage: "test".into(),
+        source_address: None,
     };
     let (engine, reports) = Engine::start(config, ledger.clone()).unwrap();
     (engine, reports, ledger)
 }
 
-fn check(timeout_ms: u64, protocol: ProtocolSpec) -> Arc<HealthCheck> {
+fn check(timeout_ms: u64, spec: HealthCheckSpec) -> Arc<HealthCheck> {
     let spec = HealthCheckSpec {
         check_interval: Some(Duration::from_millis(timeout_ms.max(200))),
         timeout: Some(Duration::from_millis(timeout_ms)),
-        protocol,
-        ..HealthCheckSpec::default()
+        ..spec
     };
     Arc::new(HealthCheck::new(spec).unwrap())
 }
 
-fn http() -> ProtocolSpec {
-    ProtocolSpec::Http(HttpSpec::default())
+fn http() -> HealthCheckSpec {
+    HealthCheckSpec::http(HttpSpec::default())
 }
 
-fn http_wanting(response: &str) -> ProtocolSpec {
-    ProtocolSpec::Http(HttpSpec {
+fn http_wanting(response: &str) -> HealthCheckSpec {
+    HealthCheckSpec::http(HttpSpec {
         response: Some(response.into()),
         ..HttpSpec::default()
     })
 }
 
-fn tcp(request: Option<&str>, response: Option<&str>) -> ProtocolSpec {
-    ProtocolSpec::Tcp(TcpSpec {
+fn tcp(request: Option<&str>, response: Option<&str>) -> HealthCheckSpec {
+    HealthCheckSpec::tcp(TcpSpec {
         request: request.map(Into::into),
         response: response.map(Into::into),
         matching: None,
@@ -102,11 +102,11 @@ fn tcp(request: Option<&str>, response: Option<&str>) -> ProtocolSpec {
 }
 
 fn target(address: SocketAddr, check: &Arc<HealthCheck>) -> Target {
-    let host = effective_host(check, None, address);
+    let names = Names::new(check, None, address);
     Target {
-        key: StateKey::new(address, &host, check),
+        key: StateKey::new(address, &names, check),
         address,
-        host,
+        names,
         check: check.clone(),
         seed: Tally::new(),
         pulse: Arc::new(Pulse::default()),
@@ -163,6 +163,12 @@ fn nobody() -> SocketAddr {
         .unwrap()
         .local_addr()
         .unwrap()
+}
+
+/// Different addresses where nothing listens.
+fn nobodies(count: u8) -> impl Iterator<Item = SocketAddr> {
+    let port = nobody().port();
+    (0..count).map(move |n| SocketAddr::from(([127, 9, 0, n], port)))
 }
 
 /// The first outcome for a target that is one of these. A machine that is busy elsewhere may well be INCONCLUSIVE first.
@@ -356,8 +362,7 @@ fn s3_a_reload_keeps_phase_and_counters() {
             check_interval: Some(Duration::from_millis(300)),
             timeout: Some(Duration::from_millis(300)),
             unhealthy_threshold: Some(10),
-            protocol: http(),
-            ..HealthCheckSpec::default()
+            ..http()
         })
         .unwrap(),
     );
@@ -395,6 +400,45 @@ fn s3_a_reload_keeps_phase_and_counters() {
     assert!(
         total >= 2_400,
         "nine intervals of 300 ms, whatever was reloaded: {spans:?}"
+    );
+}
+
+#[test]
+fn a_target_that_was_gone_in_a_set_the_worker_never_saw_is_judged_anew() {
+    let (engine, mut reports, ledger) = start(1, 100);
+    let peer = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let mut known = target(peer, &check(200, http()));
+    for life in 1..=3 {
+        engine.set_targets(vec![known.clone()]);
+        wait(
+            "a first word in each life",
+            || {
+                reports
+                    .try_recv()
+                    .ok()
+                    .filter(|report| matches!(report.step, Step::Judged { from: None, .. }))
+            },
+            || format!("life {life}, {} outcomes", ledger.count()),
+        );
+        // The same target with another pulse: its owner has forgotten it meanwhile.
+        known.pulse = Arc::new(Pulse::default());
+    }
+}
+
+#[test]
+fn a_probe_that_did_not_pass_leaves_its_reason_with_the_pulse() {
+    let (engine, _reports, ledger) = start(1, 100);
+    let refused = target(nobody(), &check(200, tcp(None, None)));
+    assert_eq!(refused.pulse.last_failure(), None);
+    engine.set_targets(vec![refused.clone()]);
+    let failure = wait(
+        "a failure",
+        || refused.pulse.last_failure(),
+        || format!("{} outcomes", ledger.count()),
+    );
+    assert_eq!(
+        (failure.result, failure.reason.code),
+        (ProbeResult::Timeout, ReasonCode::ConnectRefused)
     );
 }
 
@@ -439,7 +483,7 @@ fn p16_the_cap_is_honoured_and_what_it_delays_too_long_is_inconclusive() {
     // Differing paths make differing keys. Twelve that hang for 400 ms each, three at a time.
     let targets: Vec<Target> = (0..12)
         .map(|n| {
-            let http = ProtocolSpec::Http(HttpSpec {
+            let http = HealthCheckSpec::http(HttpSpec {
                 request_path: Some(format!("/{n}")),
                 ..HttpSpec::default()
             });
@@ -523,19 +567,32 @@ fn p15_some_thousand_hostile_probes_leave_no_descriptor_behind() {
         peer(|mut stream| {
             say(&mut stream, &[0; 100_000]);
         }),
+        // To a ClientHello: an alert; the beginning of a handshake message that never ends.
+        answering(b"\x15\x03\x03\0\x02\x02\x28"),
+        answering(b"\x16\x03\x03\x3e\x80\x02"),
     ];
-    let check = check(100, http());
+    let checks = [
+        check(100, http()),
+        check(100, HealthCheckSpec::of(Kind::Https)),
+    ];
     let (engine, _reports, ledger) = start(2, 64);
     let before = descriptors();
     let targets = peers
         .iter()
-        .flat_map(|&address| (0..60).map(move |n| (address, format!("host-{n}"))));
+        .flat_map(|&address| (0..60).map(move |n| (address, format!("host-{n}"), n % 2)));
     engine.set_targets(
         targets
-            .map(|(address, host)| Target {
-                key: StateKey::new(address, &host, &check),
-                host: host.into(),
-                ..target(address, &check)
+            .map(|(address, host, check)| {
+                let check = &checks[check];
+                let names = Names {
+                    host: host.into(),
+                    sni: None,
+                };
+                Target {
+                    key: StateKey::new(address, &names, check),
+                    names,
+                    ..target(address, check)
+                }
             })
             .collect(),
     );
@@ -558,7 +615,7 @@ fn a_panic_in_one_probe_is_counted_and_harms_nobody() {
     let (engine, mut reports, ledger) = start(1, 100);
     ledger.panic_once.store(3, Ordering::Relaxed);
     let check = check(200, http());
-    let targets: Vec<Target> = (0..5).map(|_| target(nobody(), &check)).collect();
+    let targets: Vec<Target> = nobodies(5).map(|nobody| target(nobody, &check)).collect();
     engine.set_targets(targets.clone());
     let mut probes = 0;
     let mut keys = std::collections::HashSet::new();
@@ -583,10 +640,11 @@ fn a_reader_that_is_behind_gets_the_newest_state_of_every_target() {
         workers: 1,
         max_in_flight: 100,
         vantage: "test".into(),
+        source_address: None,
     };
     let (engine, mut reports) = Engine::start_with_room(config, ledger.clone(), 1).unwrap();
     let check = check(200, http());
-    let targets: Vec<Target> = (0..20).map(|_| target(nobody(), &check)).collect();
+    let targets: Vec<Target> = nobodies(20).map(|nobody| target(nobody, &check)).collect();
     engine.set_targets(targets.clone());
     wait(
         "every target was probed twice while nobody read",
@@ -605,4 +663,87 @@ fn a_reader_that_is_behind_gets_the_newest_state_of_every_target() {
         || "fewer verdicts than targets".into(),
     );
     assert!(verdicts.values().all(|&v| v == Some(Verdict::Timeout)));
+}
+
+/// An HTTP/2 frame.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags, 0, 0, 0, stream]);
+    frame.extend(payload);
+    frame
+}
+
+#[test]
+fn p12_p14_a_grpc_probe_that_is_sent_away_is_answered_on_a_fresh_connection() {
+    let mut serving = frame(4, 0, 0, b"");
+    let head = b"\x88\0\x0ccontent-type\x10application/grpc";
+    serving.extend(frame(1, 4, 1, head));
+    serving.extend(frame(0, 0, 1, b"\0\0\0\0\x02\x08\x01"));
+    serving.extend(frame(1, 5, 1, b"\0\x0bgrpc-status\x010"));
+    let mut away = frame(4, 0, 0, b"");
+    away.extend(frame(7, 0, 0, &[0; 8]));
+    let connections = AtomicUsize::new(0);
+    let address = peer(move |mut stream| {
+        let odd = connections.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        take_request(&mut stream);
+        say(&mut stream, if odd { &serving } else { &away });
+        until_closed(&mut stream);
+    });
+    let (engine, _reports, ledger) = start(1, 100);
+    let check = check(2_000, HealthCheckSpec::of(Kind::Grpc));
+    engine.set_targets(vec![target(address, &check)]);
+    let seen = || ledger.outcomes();
+    wait(
+        "an outcome of the endpoint's own",
+        || {
+            seen()
+                .into_iter()
+                .find(|line| line.1.result != ProbeResult::Inconclusive)
+        },
+        || format!("{:?}", seen()),
+    );
+    let (_, outcome, ..) = &seen()[0];
+    assert_eq!(outcome.reason.code, ReasonCode::ResponseOk, "{outcome:?}");
+    assert_eq!(engine.faults(), 0);
+}
+
+#[test]
+fn p10_p17_the_engine_probes_from_its_source_address_and_over_tls() {
+    let (sender, seen) = std::sync::mpsc::sync_channel(64);
+    let address = peer(move |mut stream| {
+        let mut hello = [0; 4096];
+        let n = stream.read(&mut hello).unwrap_or(0);
+        // The ClientHello, answered by the alert handshake_failure.
+        let from = stream.peer_addr().ok().map(|peer| peer.ip().to_string());
+        sender.send((from, hello[..n].first().copied())).ok();
+        say(&mut stream, b"\x15\x03\x03\0\x02\x02\x28");
+        until_closed(&mut stream);
+    });
+    let ledger = Arc::new(Ledger::default());
+    let config = EngineConfig {
+        workers: 1,
+        max_in_flight: 100,
+        vantage: "test".into(),
+        source_address: Some("127.7.6.5".parse().unwrap()),
+    };
+    let (engine, _reports) = Engine::start(config, ledger.clone()).unwrap();
+    let https = check(2_000, HealthCheckSpec::of(Kind::Https));
+    let other_family = "[::1]:9".parse().unwrap();
+    engine.set_targets(vec![target(address, &https), target(other_family, &https)]);
+    let first = seen.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(first, (Some("127.7.6.5".into()), Some(22)));
+    let codes = || -> Vec<ReasonCode> {
+        let outcomes = ledger.outcomes();
+        outcomes.iter().map(|line| line.1.reason.code).collect()
+    };
+    wait(
+        "an alert, and a source of the other family",
+        || {
+            let codes = codes();
+            (codes.contains(&ReasonCode::TlsAlert) && codes.contains(&ReasonCode::LocalNoRoute))
+                .then_some(())
+        },
+        || format!("{:?}", ledger.outcomes()),
+    );
 }

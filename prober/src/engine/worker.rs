@@ -41,8 +41,8 @@ use super::reports::{Backlog, Outbox};
 use super::timers::Timers;
 use super::{Mailbox, Recorder, Report};
 use crate::clock;
-use crate::outcome::{Outcome, ProbeResult, Times};
-use crate::probe::{Attempt, Readiness, Scratch, late_reason};
+use crate::outcome::{Outcome, ProbeResult, ReasonCode, Times};
+use crate::probe::{Attempt, Context, Progress, Readiness, Sessions, late_reason};
 use crate::schedule::{Schedule, Spread, Turn, allowance};
 use crate::tally::{Step, Tally};
 use crate::target::{StateKey, Target};
@@ -55,6 +55,8 @@ const EVENTS: usize = 1024;
 const BATCH: usize = 64;
 /// How often a reader that is behind is offered the backlog.
 const RETRY_REPORTS: Duration = Duration::from_millis(20);
+/// How often the log is told of the same fault of our own.
+const WARN_AGAIN: Duration = Duration::from_secs(60);
 /// How long a worker rests after its loop broke, so that a lasting fault does not spin.
 const AFTER_FAULT: Duration = Duration::from_millis(200);
 
@@ -62,6 +64,7 @@ const AFTER_FAULT: Duration = Duration::from_millis(200);
 pub(super) struct Setup {
     pub(super) spread: Spread,
     pub(super) max_in_flight: usize,
+    pub(super) context: Context,
     pub(super) recorder: Arc<dyn Recorder>,
     pub(super) reports: mpsc::Sender<Report>,
     pub(super) faults: Arc<AtomicU64>,
@@ -74,7 +77,7 @@ pub(super) struct Worker {
     faults: Arc<AtomicU64>,
     outbox: Outbox,
     poll: Poll,
-    scratch: Scratch,
+    context: Context,
     entries: Slab<Entry>,
     index: HashMap<StateKey, usize>,
     timers: Timers,
@@ -83,6 +86,8 @@ pub(super) struct Worker {
     in_flight: usize,
     /// The number of the newest set.
     generation: u64,
+    /// When the log was told of a fault of our own last.
+    warned: HashMap<ReasonCode, Instant>,
 }
 
 /// One target at rest or in flight: all that is kept of it.
@@ -91,7 +96,9 @@ struct Entry {
     tally: Tally,
     schedule: Schedule,
     attempt: Option<Box<Attempt>>,
-    /// Tells the probes of this target apart.
+    /// What TLS keeps from one probe to the next; `None` where there is no TLS.
+    sessions: Option<Arc<Sessions>>,
+    /// Tells the sockets of this target apart.
     serial: u32,
     /// How late the probe under way started.
     lateness: Duration,
@@ -111,13 +118,14 @@ impl Worker {
             faults: setup.faults,
             outbox: Outbox::new(setup.reports),
             poll,
-            scratch: Scratch::new(),
+            context: setup.context,
             entries: Slab::new(),
             index: HashMap::new(),
             timers: Timers::default(),
             waiting: BTreeSet::new(),
             in_flight: 0,
             generation: 0,
+            warned: HashMap::new(),
         };
         Ok((worker, waker))
     }
@@ -241,10 +249,19 @@ impl Worker {
             return;
         };
         let timer = attempt.timer();
-        match attempt.ready(ready, &entry.target, &mut self.scratch, now) {
-            Some(outcome) => self.finish(index, outcome, now),
-            None if attempt.timer() != timer => self.timers.set(index, attempt.timer()),
-            None => {}
+        match attempt.ready(ready, &entry.target, &mut self.context, now) {
+            Progress::Ended(outcome) => self.finish(index, outcome, now),
+            Progress::Waiting if attempt.timer() != timer => {
+                self.timers.set(index, attempt.timer());
+            }
+            Progress::Waiting => {}
+            Progress::Reconnected => {
+                entry.serial = entry.serial.wrapping_add(1);
+                if let Err(error) = register(&self.poll, attempt, index, entry.serial) {
+                    let outcome = Attempt::refused(&entry.target, &error);
+                    self.finish(index, outcome, now);
+                }
+            }
         }
     }
 
@@ -255,7 +272,7 @@ impl Worker {
             return;
         };
         if let Some(attempt) = &mut entry.attempt {
-            match attempt.elapsed(&entry.target, now) {
+            match attempt.elapsed(&entry.target, &mut self.context, now) {
                 Some(outcome) => self.finish(index, outcome, now),
                 None => self.timers.set(index, attempt.timer()),
             }
@@ -294,23 +311,20 @@ impl Worker {
                     times: Times::default(),
                 };
                 self.timers.set(index, entry.schedule.due());
+                target.pulse.note_failure(clock::wall(), &outcome);
                 self.recorder.probe(&target.check, &outcome, lateness);
+                self.warn_of(&outcome, now);
             }
             Turn::Run(lateness) => {
                 entry.lateness = lateness;
                 entry.serial = entry.serial.wrapping_add(1);
-                let token = token(index, entry.serial);
-                let attempt = Attempt::start(target, now).and_then(|attempt| {
-                    self.poll
-                        .registry()
-                        .register(
-                            &mut SourceFd(&attempt.socket().as_raw_fd()),
-                            token,
-                            Interest::READABLE | Interest::WRITABLE,
-                        )
-                        .map(|()| attempt)
-                        .map_err(|error| Attempt::refused(target, &error))
-                });
+                let attempt = Attempt::start(target, &mut entry.sessions, &mut self.context, now)
+                    .and_then(|attempt| {
+                        match register(&self.poll, &attempt, index, entry.serial) {
+                            Ok(()) => Ok(attempt),
+                            Err(error) => Err(Attempt::refused(target, &error)),
+                        }
+                    });
                 match attempt {
                     Ok(attempt) => {
                         self.timers.set(index, attempt.timer());
@@ -335,6 +349,9 @@ impl Worker {
         self.timers.set(index, entry.schedule.due());
         let check = &entry.target.check;
         let step = entry.tally.record(outcome.result, check.thresholds());
+        if outcome.result != ProbeResult::Pass {
+            entry.target.pulse.note_failure(clock::wall(), &outcome);
+        }
         if outcome.result != ProbeResult::Inconclusive {
             let at = clock::wall();
             entry.target.pulse.beat(at, outcome.times.total);
@@ -350,7 +367,37 @@ impl Worker {
             }
         }
         self.recorder.probe(check, &outcome, entry.lateness);
+        self.warn_of(&outcome, now);
     }
+
+    /// Tells the log when our own side fails, once a minute for each kind of fault.
+    fn warn_of(&mut self, outcome: &Outcome, now: Instant) {
+        if outcome.result != ProbeResult::Inconclusive {
+            return;
+        }
+        let code = outcome.reason.code;
+        let quiet = self
+            .warned
+            .get(&code)
+            .is_some_and(|at| now.saturating_duration_since(*at) < WARN_AGAIN);
+        if !quiet {
+            self.warned.insert(code, now);
+            tracing::warn!(
+                code = code.as_str(),
+                text = &*outcome.reason.text,
+                "probes say nothing because of a fault of our own"
+            );
+        }
+    }
+}
+
+/// Asks the event queue for the edges of an attempt's socket.
+fn register(poll: &Poll, attempt: &Attempt, index: usize, serial: u32) -> io::Result<()> {
+    poll.registry().register(
+        &mut SourceFd(&attempt.socket().as_raw_fd()),
+        token(index, serial),
+        Interest::READABLE | Interest::WRITABLE,
+    )
 }
 
 /// The event queue's name for a probe: the target's index below, the probe's serial number above.

@@ -25,14 +25,18 @@ mod body;
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
 use httparse::{Error as ParseError, Header, ParserConfig, Response};
 
 use self::body::{Body, Framing, Progress};
 use super::Finding;
+use super::conversation::{self, Step};
+use super::expect::{Expect, fail};
 use super::text::quoted;
-use crate::check::{HttpCheck, MATCH_WINDOW};
-use crate::outcome::{ProbeResult, Reason, ReasonCode};
+use crate::check::{HealthCheck, HttpCheck, Protocol};
+use crate::outcome::ReasonCode;
 
 /// The largest head that a probe reads.
 const HEAD_LIMIT: usize = 32 * 1024;
@@ -44,10 +48,10 @@ const MAX_INTERIM: u8 = 32;
 const STATUS_START: usize = 16;
 
 /// What our requests call themselves, unless the check's own headers say otherwise.
-const USER_AGENT: &str = concat!("vitals/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("vitals/", env!("CARGO_PKG_VERSION"));
 
 /// Writes the request of a check (semantics P7).
-pub(super) fn write_request(check: &HttpCheck, host: &str, out: &mut Vec<u8>) {
+fn write_request(check: &HttpCheck, host: &str, out: &mut Vec<u8>) {
     let own = |name: &str| {
         check
             .headers()
@@ -82,16 +86,87 @@ fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// One request and its answer.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    check: Arc<HealthCheck>,
+    host: Arc<str>,
+    peer: SocketAddr,
+    asked: bool,
+    reader: Reader,
+}
+
+impl Conversation {
+    pub(super) fn new(check: Arc<HealthCheck>, host: Arc<str>, peer: SocketAddr) -> Self {
+        Self {
+            check,
+            host,
+            peer,
+            asked: false,
+            reader: Reader::default(),
+        }
+    }
+
+    /// The reader, and what it is asked; `None` never happens: an HTTP check begins this conversation.
+    fn parts(&mut self) -> Option<(&mut Reader, Ask<'_>)> {
+        let peer = self.peer;
+        match self.check.protocol() {
+            Protocol::Http(check) | Protocol::Http2(check) => {
+                Some((&mut self.reader, Ask { check, peer }))
+            }
+            Protocol::Tcp(_) | Protocol::Grpc(_) => None,
+        }
+    }
+}
+
+impl conversation::Conversation for Conversation {
+    fn send(&mut self, out: &mut Vec<u8>) {
+        if self.asked {
+            return;
+        }
+        self.asked = true;
+        if let Protocol::Http(check) | Protocol::Http2(check) = self.check.protocol() {
+            write_request(check, &self.host, out);
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8], _now: Instant) -> Option<Step> {
+        let (reader, ask) = self.parts()?;
+        reader.feed(&ask, bytes).map(Step::Done)
+    }
+
+    fn end(&mut self) -> Step {
+        Step::Done(match self.parts() {
+            Some((reader, ask)) => reader.end(&ask),
+            None => fail(ReasonCode::PeerClosed, String::new()),
+        })
+    }
+
+    fn missing(&self) -> Cow<'static, str> {
+        self.reader.missing()
+    }
+}
+
 /// What is expected, of whom.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
-    pub(super) check: &'a HttpCheck,
-    pub(super) peer: SocketAddr,
+struct Ask<'a> {
+    check: &'a HttpCheck,
+    peer: SocketAddr,
+}
+
+impl Ask<'_> {
+    fn expect(&self) -> Expect<'_> {
+        Expect {
+            statuses: self.check.expected_statuses(),
+            response: self.check.response(),
+            peer: self.peer,
+        }
+    }
 }
 
 /// Reads one answer.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+struct Reader {
     /// A head that has not come whole in one piece; empty in the usual case.
     head: Vec<u8>,
     interim: u8,
@@ -112,7 +187,7 @@ enum Head {
 
 impl Reader {
     /// More bytes have come.
-    pub(super) fn feed(&mut self, ask: &Ask<'_>, bytes: &[u8]) -> Option<Finding> {
+    fn feed(&mut self, ask: &Ask<'_>, bytes: &[u8]) -> Option<Finding> {
         let mut rest = bytes;
         while self.body.is_none() {
             let (status, framing) = match self.next_head(&mut rest) {
@@ -142,49 +217,25 @@ impl Reader {
             }
         }
         let (status, body) = self.body.as_mut()?;
+        let (status, expect) = (*status, ask.expect());
         let wanted = ask.check.response().unwrap_or_default();
-        let text = match body.feed(rest, wanted.as_bytes()) {
-            Progress::More => return None,
-            Progress::Found => {
-                return Some((
-                    ProbeResult::Pass,
-                    Reason::new(
-                        ReasonCode::ResponseOk,
-                        "the status and the body are what the check expects",
-                    ),
-                ));
-            }
-            Progress::Full => {
-                let text = format!(
-                    "HTTP {status} from {}, but the first {MATCH_WINDOW} bytes of the body do not contain {}; they begin with {}",
-                    ask.peer,
-                    quoted(wanted.as_bytes()),
-                    quoted(body.window())
-                );
-                return Some(fail(ReasonCode::BodyWindowFull, text));
-            }
-            Progress::Bad(problem) => {
-                return Some(malformed(ask, problem, body.window()));
-            }
-            Progress::Over => over_text(ask, *status, body, wanted),
-        };
-        Some(fail(ReasonCode::BodyMismatch, text))
+        match body.feed(rest, wanted.as_bytes()) {
+            Progress::More => None,
+            Progress::Found => Some(Expect::found()),
+            Progress::Full => Some(expect.full(status, body.window())),
+            Progress::Over => Some(expect.over(status, body.window())),
+            Progress::Bad(problem) => Some(malformed(ask, problem, body.window())),
+        }
     }
 
     /// The peer has closed its side.
-    pub(super) fn end(&self, ask: &Ask<'_>) -> Finding {
+    fn end(&self, ask: &Ask<'_>) -> Finding {
         if let Some((status, body)) = &self.body {
-            let wanted = ask.check.response().unwrap_or_default();
-            if body.ends_with_the_connection() {
-                let text = over_text(ask, *status, body, wanted);
-                return fail(ReasonCode::BodyMismatch, text);
-            }
-            let text = format!(
-                "HTTP {status} from {}, but it closed the connection in the middle of the body, before {}",
-                ask.peer,
-                quoted(wanted.as_bytes())
-            );
-            return fail(ReasonCode::PeerClosed, text);
+            return if body.ends_with_the_connection() {
+                ask.expect().over(*status, body.window())
+            } else {
+                ask.expect().cut_off(*status)
+            };
         }
         // Bytes without a line's end are not looked at as they come, so they are now.
         match parse_head(&self.head) {
@@ -205,13 +256,9 @@ impl Reader {
     }
 
     /// What has not come, for the sentence of a deadline.
-    pub(super) fn missing(&self) -> Cow<'static, str> {
+    fn missing(&self) -> Cow<'static, str> {
         match &self.body {
-            Some((status, body)) => format!(
-                "after HTTP {status} and {} bytes of body the expected string did not come",
-                body.window().len()
-            )
-            .into(),
+            Some((status, body)) => Expect::missing(*status, body.window().len()),
             None if self.head.is_empty() && self.interim == 0 => "sent no answer".into(),
             None if self.head.is_empty() => "sent no final status, only interim ones,".into(),
             None => format!(
@@ -264,21 +311,8 @@ impl Reader {
                 malformed(ask, &problem, format!("HTTP {status}").as_bytes())
             });
         }
-        let expected = ask.check.expected_statuses();
-        if !expected.contains(status) {
-            let text = format!(
-                "HTTP {status} from {}; the check expects {expected}",
-                ask.peer
-            );
-            return Some(fail(ReasonCode::StatusMismatch, text));
-        }
-        if ask.check.response().is_none() {
-            let text = if status == 200 {
-                "HTTP 200, as the check expects"
-            } else {
-                "the HTTP status is one that the check expects"
-            };
-            return Some((ProbeResult::Pass, Reason::new(ReasonCode::ResponseOk, text)));
+        if let Some(finding) = ask.expect().status(status) {
+            return Some(finding);
         }
         let framing = match framing {
             // RFC 9112 §6.3: these have no body, whatever their headers say.
@@ -317,22 +351,6 @@ fn parse_head(bytes: &[u8]) -> Head {
     }
 }
 
-fn over_text(ask: &Ask<'_>, status: u16, body: &Body, wanted: &str) -> String {
-    let wanted = quoted(wanted.as_bytes());
-    if body.window().is_empty() {
-        return format!(
-            "HTTP {status} from {} with an empty body; the check expects {wanted} in it",
-            ask.peer
-        );
-    }
-    format!(
-        "HTTP {status} from {}, but its whole body of {} bytes does not contain {wanted}; it begins with {}",
-        ask.peer,
-        body.window().len(),
-        quoted(body.window())
-    )
-}
-
 fn malformed(ask: &Ask<'_>, problem: &str, start: &[u8]) -> Finding {
     let text = format!(
         "the answer from {} is not HTTP/1 ({problem}); it begins with {}",
@@ -340,10 +358,6 @@ fn malformed(ask: &Ask<'_>, problem: &str, start: &[u8]) -> Finding {
         quoted(start)
     );
     fail(ReasonCode::MalformedResponse, text)
-}
-
-fn fail(code: ReasonCode, text: String) -> Finding {
-    (ProbeResult::Fail, Reason::new(code, text))
 }
 
 #[cfg(test)]

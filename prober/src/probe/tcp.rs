@@ -1,4 +1,4 @@
-//! The answer to a TCP check held against `response` (semantics P8).
+//! The strings of a TCP or SSL check: `request` is sent, the answer held against `response` (semantics P8).
 //!
 //! In: bytes as they come, the peer's FIN, time. Out: a finding as soon as there is one.
 //!
@@ -12,31 +12,115 @@
 //! ```
 //!
 //! EXACT cannot end with the string: the answer might go on. FIN ends it; without one, 100 ms of silence must do.
-//! CONTAINS looks at the first 1,024 bytes, as everywhere else. Checks without `response` have no reader at all.
+//! CONTAINS looks at the first 1,024 bytes, as everywhere else. Without
+//! `response` the verdict falls when the request is on its way. Checks without strings have no conversation at all.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Finding;
+use super::conversation::{self, Step};
 use super::text::{SHOWN, quoted};
-use crate::check::{MATCH_WINDOW, TcpMatch};
+use crate::check::{HealthCheck, MATCH_WINDOW, Protocol, TcpCheck, TcpMatch};
 use crate::outcome::{ProbeResult, Reason, ReasonCode};
 
 /// How long nothing may follow an exact answer (semantics P8).
 const QUIET: Duration = Duration::from_millis(100);
 
+/// The strings of one probe.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    check: Arc<HealthCheck>,
+    peer: SocketAddr,
+    asked: bool,
+    reader: Reader,
+}
+
+impl Conversation {
+    pub(super) fn new(check: Arc<HealthCheck>, peer: SocketAddr) -> Self {
+        Self {
+            check,
+            peer,
+            asked: false,
+            reader: Reader::default(),
+        }
+    }
+
+    fn strings(&self) -> Option<&TcpCheck> {
+        match self.check.protocol() {
+            Protocol::Tcp(check) => Some(check),
+            Protocol::Http(_) | Protocol::Http2(_) | Protocol::Grpc(_) => None,
+        }
+    }
+
+    /// The reader, and what it is asked; `None` where no answer is asked for.
+    fn parts(&mut self) -> Option<(&mut Reader, Ask<'_>)> {
+        let Protocol::Tcp(check) = self.check.protocol() else {
+            return None;
+        };
+        let ask = Ask {
+            expected: check.response()?.as_bytes(),
+            matching: check.matching(),
+            peer: self.peer,
+        };
+        Some((&mut self.reader, ask))
+    }
+}
+
+impl conversation::Conversation for Conversation {
+    fn send(&mut self, out: &mut Vec<u8>) {
+        if self.asked {
+            return;
+        }
+        self.asked = true;
+        if let Some(request) = self.strings().and_then(TcpCheck::request) {
+            out.extend_from_slice(request.as_bytes());
+        }
+    }
+
+    fn sent(&mut self) -> Option<Step> {
+        let reads = self.parts().is_some();
+        (!reads).then(|| Step::Done(connected()))
+    }
+
+    fn feed(&mut self, bytes: &[u8], now: Instant) -> Option<Step> {
+        let (reader, ask) = self.parts()?;
+        reader.feed(&ask, bytes, now).map(Step::Done)
+    }
+
+    fn end(&mut self) -> Step {
+        Step::Done(match self.parts() {
+            Some((reader, ask)) => reader.end(&ask),
+            None => connected(),
+        })
+    }
+
+    fn quiet_until(&self) -> Option<Instant> {
+        self.reader.quiet_until()
+    }
+
+    fn missing(&self) -> Cow<'static, str> {
+        if self.strings().is_some_and(|tcp| tcp.response().is_some()) {
+            self.reader.missing()
+        } else {
+            "it did not take the request".into()
+        }
+    }
+}
+
 /// What is expected, of whom.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
-    pub(super) expected: &'a [u8],
-    pub(super) matching: TcpMatch,
-    pub(super) peer: SocketAddr,
+struct Ask<'a> {
+    expected: &'a [u8],
+    matching: TcpMatch,
+    peer: SocketAddr,
 }
 
 /// Collects the answer.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+struct Reader {
     got: Vec<u8>,
     quiet_until: Option<Instant>,
 }
@@ -62,12 +146,12 @@ pub(super) fn passed() -> Finding {
 
 impl Reader {
     /// Set once the whole of an exact answer has come: until when nothing may follow.
-    pub(super) fn quiet_until(&self) -> Option<Instant> {
+    fn quiet_until(&self) -> Option<Instant> {
         self.quiet_until
     }
 
     /// More bytes have come.
-    pub(super) fn feed(&mut self, ask: &Ask<'_>, bytes: &[u8], now: Instant) -> Option<Finding> {
+    fn feed(&mut self, ask: &Ask<'_>, bytes: &[u8], now: Instant) -> Option<Finding> {
         // Bytes beyond the string are kept only to be shown.
         let room = match ask.matching {
             TcpMatch::Exact | TcpMatch::Prefix => ask.expected.len() + SHOWN,
@@ -106,7 +190,7 @@ impl Reader {
     }
 
     /// The peer has closed its side.
-    pub(super) fn end(&self, ask: &Ask<'_>) -> Finding {
+    fn end(&self, ask: &Ask<'_>) -> Finding {
         if self.quiet_until.is_some() {
             passed()
         } else if ask.matching == TcpMatch::Contains && !self.got.is_empty() {
@@ -130,7 +214,7 @@ impl Reader {
     }
 
     /// What has not come, for the sentence of a deadline.
-    pub(super) fn missing(&self) -> Cow<'static, str> {
+    fn missing(&self) -> Cow<'static, str> {
         if self.got.is_empty() {
             "nothing came back".into()
         } else {

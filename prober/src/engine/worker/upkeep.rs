@@ -4,6 +4,7 @@
 //! count that agree with each other again. Known targets are not disturbed by a new set: counters, phase and a probe
 //! under way go on. Not here: the loop itself.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::timers::Timers;
@@ -22,7 +23,12 @@ impl Worker {
                 .get(&target.key)
                 .and_then(|&index| self.entries.get_mut(index))
             {
-                // The same key is the same content; only what is shared with the caller is taken anew.
+                // The same key is the same content; only what is shared with the caller is taken anew. Another pulse
+                // is another life: the target was gone in a set that this worker never saw, and nobody knows of its
+                // tally any more.
+                if !Arc::ptr_eq(&entry.target.pulse, &target.pulse) {
+                    entry.tally = target.seed;
+                }
                 entry.target = target;
                 entry.generation = generation;
                 continue;
@@ -37,6 +43,7 @@ impl Worker {
                 target,
                 schedule,
                 attempt: None,
+                sessions: None,
                 serial: 0,
                 lateness: Duration::ZERO,
                 backlog: None,

@@ -11,8 +11,7 @@
 //!
 //! Not here: compression. A compressed body is matched as it comes.
 
-use crate::check::MATCH_WINDOW;
-use crate::probe::tcp::find;
+use crate::probe::expect::{Sight, look};
 
 /// The most bytes of chunk extensions in one body; more serve nobody but an attacker.
 const MAX_EXTENSIONS: usize = 4096;
@@ -238,16 +237,10 @@ impl Chunked {
     }
 }
 
-/// Adds decoded bytes to the window and looks for the string, also across the seam.
 fn push(window: &mut Vec<u8>, bytes: &[u8], wanted: &[u8]) -> Progress {
-    let seam = window.len().saturating_sub(wanted.len());
-    let take = bytes.len().min(MATCH_WINDOW - window.len());
-    window.extend_from_slice(bytes.get(..take).unwrap_or(bytes));
-    if find(window.get(seam..).unwrap_or_default(), wanted) {
-        Progress::Found
-    } else if window.len() >= MATCH_WINDOW {
-        Progress::Full
-    } else {
-        Progress::More
+    match look(window, bytes, wanted) {
+        Sight::More => Progress::More,
+        Sight::Found => Progress::Found,
+        Sight::Full => Progress::Full,
     }
 }

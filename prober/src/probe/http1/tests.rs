@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::check::{HealthCheck, HealthCheckSpec, HttpSpec, Method, Protocol, ProtocolSpec};
+use crate::check::{HealthCheck, HealthCheckSpec, HttpSpec, Method, Protocol};
+use crate::outcome::{ProbeResult, Reason};
 use ReasonCode::{
     BodyMismatch, BodyWindowFull, HeadersTooLarge, MalformedResponse, PeerClosed, ResponseOk,
     StatusMismatch,
@@ -20,11 +21,7 @@ enum Then {
 use Then::{Fin, Stall};
 
 fn check(spec: HttpSpec) -> HealthCheck {
-    HealthCheck::new(HealthCheckSpec {
-        protocol: ProtocolSpec::Http(spec),
-        ..HealthCheckSpec::default()
-    })
-    .unwrap()
+    HealthCheck::new(HealthCheckSpec::http(spec)).unwrap()
 }
 
 fn plain() -> HealthCheck {
@@ -48,7 +45,7 @@ fn passing(statuses: &[&str]) -> HealthCheck {
 fn http(check: &HealthCheck) -> &HttpCheck {
     match check.protocol() {
         Protocol::Http(http) => http,
-        Protocol::Tcp(_) => panic!("not an HTTP check"),
+        other => panic!("not an HTTP check: {other:?}"),
     }
 }
 

@@ -1,0 +1,4 @@
+//! A gRPC answer: arbitrary bytes, cut where the input says, must come to a verdict without a panic and without growing.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| vitals_prober::probe::fuzzing::grpc_response(input));
