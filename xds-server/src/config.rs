@@ -4,7 +4,7 @@
 //! with file, line, column and path. The stages, in the order of the data's travel:
 //!
 //! ```text
-//! source (bytes) → tree (located nodes) → read (typed values) → checks, groups → services → fleets → Model
+//! source (bytes) → tree (located nodes) → read (typed values) → checks, groups → services → fleets → hosts → Model
 //! ```
 //!
 //! Things are read in the order in which they refer to each other, from all files, so that a reference is resolved
@@ -13,10 +13,12 @@
 //!
 //! Not here: what to do with a model, or with the errors (`app`, `cli`).
 
+mod attached;
 mod checks;
 mod diagnostic;
 mod fleets;
 mod groups;
+mod hosts;
 mod probing;
 mod read;
 mod routes;
@@ -30,13 +32,18 @@ pub mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use diagnostic::{Diagnostic, Kind};
-pub use source::Source;
+pub use source::{Digest, Source};
 
-use crate::model::Model;
+use crate::model::{Model, Name};
+use attached::Attached;
 use read::Item;
+pub(crate) use read::parse_duration;
+use services::Complete;
 use table::Table;
 
 /// A configuration without errors.
@@ -46,8 +53,8 @@ pub struct Loaded {
     pub model: Model,
     /// What is allowed but probably not meant.
     pub warnings: Vec<Diagnostic>,
-    /// A hash of names and contents of the files: the same digest is the same configuration.
-    pub digest: u64,
+    /// What it was read from: the same digest is the same configuration.
+    pub digest: Digest,
 }
 
 /// Reads files and folders.
@@ -58,11 +65,32 @@ pub fn load(paths: &[PathBuf]) -> Result<Loaded, Vec<Diagnostic>> {
     parse_sources(&source::read(paths)?)
 }
 
-/// Reads files that are in memory already; pure.
+/// Reads files that are in memory already, and those that they name (`tls.roots`) from disk.
 ///
 /// # Errors
 /// All findings, in the order of files and lines.
 pub fn parse_sources(sources: &[Source]) -> Result<Loaded, Vec<Diagnostic>> {
+    parse_and_digest(sources).0
+}
+
+/// The same, and what it was read from also where it is wrong.
+fn parse_and_digest(sources: &[Source]) -> (Result<Loaded, Vec<Diagnostic>>, Digest) {
+    let attached = Attached::default();
+    let parsed = parse(sources, &attached);
+    let digest = Digest::new(sources, &attached.into_files());
+    let loaded = parsed.map(|(model, warnings)| Loaded {
+        model,
+        warnings,
+        digest: digest.clone(),
+    });
+    (loaded, digest)
+}
+
+/// The model and the warnings; the files that the sources name go to `attached`.
+fn parse(
+    sources: &[Source],
+    attached: &Attached,
+) -> Result<(Model, Vec<Diagnostic>), Vec<Diagnostic>> {
     let sink = diagnostic::Sink::new(sources.iter().map(|s| s.name.as_str()).collect());
     let mut budget = tree::Budget::default();
     let trees: Vec<_> = (0u32..)
@@ -70,7 +98,7 @@ pub fn parse_sources(sources: &[Source]) -> Result<Loaded, Vec<Diagnostic>> {
         .filter_map(|(file, source)| tree::parse(&source.bytes, file, &mut budget, &sink))
         .collect();
     let complete = trees.len();
-    let (model, defines_something) = build(&trees, &sink);
+    let (model, defines_something) = build(&trees, attached, &sink);
     let (mut errors, warnings) = sink.finish();
     if !defines_something && errors.is_empty() {
         let name = sources.first().map_or("configuration", |s| s.name.as_str());
@@ -87,11 +115,7 @@ pub fn parse_sources(sources: &[Source]) -> Result<Loaded, Vec<Diagnostic>> {
     if !errors.is_empty() {
         return Err(errors);
     }
-    Ok(Loaded {
-        model,
-        warnings,
-        digest: source::digest(sources),
-    })
+    Ok((model, warnings))
 }
 
 /// Keys at the root of a file.
@@ -104,7 +128,11 @@ const KEYS: &[&str] = &[
 ];
 
 /// The model, as far as it is right, and whether there is a service or a fleet at all.
-fn build(trees: &[tree::Node<'_>], sink: &diagnostic::Sink<'_>) -> (Model, bool) {
+fn build(
+    trees: &[tree::Node<'_>],
+    attached: &Attached,
+    sink: &diagnostic::Sink<'_>,
+) -> (Model, bool) {
     let files: Vec<_> = trees
         .iter()
         .filter_map(|tree| Item::root(tree, sink).fields(KEYS))
@@ -117,7 +145,9 @@ fn build(trees: &[tree::Node<'_>], sink: &diagnostic::Sink<'_>) -> (Model, bool)
         }
     };
     let mut checks = Table::new("health check");
-    each("healthChecks", &mut |item| checks::read(item, &mut checks));
+    each("healthChecks", &mut |item| {
+        checks::read(item, attached, &mut checks);
+    });
     let mut groups = Table::new("endpoint group");
     each("endpointGroups", &mut |item| {
         groups::read(item, &mut groups);
@@ -127,7 +157,10 @@ fn build(trees: &[tree::Node<'_>], sink: &diagnostic::Sink<'_>) -> (Model, bool)
         services::read(item, &checks, &groups, &mut services);
     });
     let mut fleets = fleets::Fleets::new();
+    let errors = sink.errors();
     each("fleets", &mut |item| fleets.read(item, &services));
+    // Where routes are missing, what they do not say is no finding.
+    let routes_known = sink.errors() == errors && !sink.is_incomplete();
     for file in &files {
         if let Some(probers) = file.get("probers") {
             probers.key_unsupported(
@@ -138,14 +171,32 @@ fn build(trees: &[tree::Node<'_>], sink: &diagnostic::Sink<'_>) -> (Model, bool)
         }
     }
     let defines_something = services.iter().next().is_some() || !fleets.is_empty();
-    let model = Model {
-        services: services
-            .into_things()
-            .filter_map(|defined| defined.service)
-            .map(|service| (service.name.clone(), service))
+    let mut model = Model {
+        checks: checks
+            .iter()
+            .filter_map(|(name, check)| Some((Name::new(name)?, check.whole()?)))
             .collect(),
+        services: BTreeMap::new(),
         fleets: fleets.into_fleets(),
     };
+    let mut unhosted = BTreeMap::new();
+    for service in services.into_things().filter_map(|defined| defined.service) {
+        match service {
+            Complete::Yes(service) => {
+                model.services.insert(service.name.clone(), service);
+            }
+            Complete::Unhosted(lacking) => {
+                unhosted.insert(lacking.service.name.clone(), lacking);
+            }
+        }
+    }
+    if routes_known {
+        for service in hosts::complete(unhosted, &checks, &model.fleets, attached, sink) {
+            model
+                .services
+                .insert(service.name.clone(), Arc::new(service));
+        }
+    }
     (model, defines_something)
 }
 

@@ -63,6 +63,9 @@ impl std::borrow::Borrow<str> for Name {
 /// The whole configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
+    /// Health checks by name, also those that no service uses. One that gets its host from a service's routes (semantics
+    /// P7) is whole only there.
+    pub checks: BTreeMap<Name, Arc<HealthCheck>>,
     /// Backend services by name.
     pub services: BTreeMap<Name, Arc<Service>>,
     /// Fleets in the order of writing: the first that matches a node takes it.
@@ -330,11 +333,11 @@ mod tests {
 
     #[test]
     fn p3_the_endpoints_own_port_and_address_win_over_the_checks() {
-        use vitals_prober::check::HealthCheckSpec;
-        let serving = HealthCheck::new(HealthCheckSpec::default()).unwrap();
+        use vitals_prober::check::{HealthCheckSpec, Kind};
+        let serving = HealthCheck::new(HealthCheckSpec::of(Kind::Tcp)).unwrap();
         let fixed = HealthCheck::new(HealthCheckSpec {
             fixed_port: Some(9000),
-            ..HealthCheckSpec::default()
+            ..HealthCheckSpec::of(Kind::Tcp)
         })
         .unwrap();
         let mut endpoint = Endpoint {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use vitals_prober::check::HealthCheck;
-use vitals_prober::target::{StateKey, effective_host};
+use vitals_prober::target::{Names, StateKey};
 
 use crate::model::{AdminState, Model, Name};
 
@@ -27,8 +27,8 @@ pub struct Plan {
 pub struct PlannedTarget {
     /// Where the probe connects to.
     pub address: SocketAddr,
-    /// What it calls the endpoint (semantics P7).
-    pub host: Arc<str>,
+    /// What it calls the endpoint (semantics P7, P10).
+    pub names: Names,
     /// What it asks.
     pub check: Arc<HealthCheck>,
     /// The services whose endpoints it speaks for.
@@ -55,12 +55,12 @@ impl Plan {
                     continue;
                 }
                 let address = endpoint.probe_address(check);
-                let host = effective_host(check, None, address);
-                let key = StateKey::new(address, &host, check);
+                let names = Names::new(check, None, address);
+                let key = StateKey::new(address, &names, check);
                 keys.insert(endpoint.address, key);
                 let target = plan.targets.entry(key).or_insert_with(|| PlannedTarget {
                     address,
-                    host,
+                    names,
                     check: Arc::clone(check),
                     services: BTreeSet::new(),
                 });

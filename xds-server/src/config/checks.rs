@@ -1,19 +1,22 @@
 //! `healthChecks:` → validated health checks by name.
 //!
-//! In: the items of the list, of all files. Out: a table of [`Check`]s. The rules of a check (semantics P2–P8) live in
+//! In: the items of the list, of all files. Out: a table of [`Check`]s. The rules of a check (semantics P2–P13) live in
 //! the prober, in `HealthCheck::new`; here its findings get their place in the file.
 //!
-//! A check of a kind that is not supported yet still counts as defined, so that services which name it are not called
-//! wrong too; its keys and forms are read, the rules of its kind are not.
+//! A check of profile TENCENT_ALB that names no host is complete only together with a service's routes (semantics P7):
+//! it stays [`Content::Hostless`], and `hosts` completes it for each service.
+
+mod blocks;
 
 use std::sync::Arc;
 
 use vitals_prober::check::{
-    HealthCheck, HealthCheckSpec, HttpSpec, Method, ProtocolSpec, TcpMatch, TcpSpec,
+    CheckError, Close, HealthCheck, HealthCheckSpec, Kind, Profile, ProxyHeader,
 };
 
-use super::diagnostic::{Kind, Path, Place};
-use super::read::{Fields, Item};
+use super::attached::Attached;
+use super::diagnostic::{self, Path, Place};
+use super::read::{Fields, Item, join};
 use super::table::Table;
 use super::tree::{Node, Value};
 
@@ -35,73 +38,77 @@ const KEYS: &[&str] = &[
     "tls",
 ];
 
-/// `type:` of a check, all that the contract knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CheckType {
-    Tcp,
-    Ssl,
-    Http,
-    Https,
-    Http2,
-    Grpc,
-    GrpcWithTls,
-}
-
-const TYPES: [(&str, CheckType); 7] = [
-    ("TCP", CheckType::Tcp),
-    ("SSL", CheckType::Ssl),
-    ("HTTP", CheckType::Http),
-    ("HTTPS", CheckType::Https),
-    ("HTTP2", CheckType::Http2),
-    ("GRPC", CheckType::Grpc),
-    ("GRPC_WITH_TLS", CheckType::GrpcWithTls),
-];
-
-impl CheckType {
-    /// As it is written.
-    pub(super) fn word(self) -> &'static str {
-        TYPES
-            .iter()
-            .find(|(_, value)| *value == self)
-            .map_or("", |(word, _)| word)
-    }
-
-    /// The block that holds the type's own fields.
-    fn block(self) -> &'static str {
-        match self {
-            Self::Tcp | Self::Ssl => "tcp",
-            Self::Http | Self::Https | Self::Http2 => "http",
-            Self::Grpc | Self::GrpcWithTls => "grpc",
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Profile {
-    Gcp,
-    GcpLegacy,
-    TencentAlb,
-    AzureLb,
-}
-
-const PROFILES: [(&str, Profile); 4] = [
-    ("GCP", Profile::Gcp),
-    ("GCP_LEGACY", Profile::GcpLegacy),
-    ("TENCENT_ALB", Profile::TencentAlb),
-    ("AZURE_LB", Profile::AzureLb),
+const PROXY_HEADERS: [(&str, ProxyHeader); 3] = [
+    ("NONE", ProxyHeader::None),
+    ("PROXY_V1", ProxyHeader::V1),
+    ("PROXY_V2", ProxyHeader::V2),
 ];
 
 /// The word with which a service says that it has no check.
 pub(super) const NONE: &str = "none";
 
-/// A check that is defined; `check` is `None` where it is wrong or not supported yet.
+/// A check that is defined; `known` is `None` where it is wrong.
 #[derive(Debug)]
 pub(super) struct Check {
-    pub(super) check: Option<(CheckType, Arc<HealthCheck>)>,
+    pub(super) known: Option<Known>,
+}
+
+impl Check {
+    /// What it asks, where that is the same for every service.
+    pub(super) fn whole(&self) -> Option<Arc<HealthCheck>> {
+        match &self.known.as_ref()?.content {
+            Content::Whole(check) => Some(Arc::clone(check)),
+            Content::Hostless(_) => None,
+        }
+    }
+}
+
+/// A check that is right.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) profile: Profile,
+    pub(super) kind: Kind,
+    pub(super) content: Content,
+}
+
+/// What a check asks.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// The same for every service.
+    Whole(Arc<HealthCheck>),
+    /// It lacks the host that it sends, which each service's routes give.
+    Hostless(Box<Hostless>),
+}
+
+/// A check that is right but for the host that it sends.
+#[derive(Debug)]
+pub(super) struct Hostless {
+    spec: HealthCheckSpec,
+    place: Place,
+    path: String,
+}
+
+impl Hostless {
+    /// The check with that host.
+    pub(super) fn with(&self, host: &str) -> Result<HealthCheck, Vec<CheckError>> {
+        HealthCheck::new(with_host(self.spec.clone(), host))
+    }
+
+    /// How many bytes of root certificates it holds.
+    pub(super) fn weight(&self) -> usize {
+        let tls = self.spec.tls.as_ref();
+        tls.and_then(|tls| tls.roots.as_ref()).map_or(0, Vec::len)
+    }
+
+    /// Reports that it gets no host.
+    pub(super) fn error(&self, sink: &diagnostic::Sink<'_>, message: String) {
+        let path = Path::Text(&self.path);
+        sink.push(diagnostic::Kind::Error, self.place, &path, message);
+    }
 }
 
 /// Reads one item of `healthChecks` into the table.
-pub(super) fn read(item: &Item<'_>, table: &mut Table<Check>) {
+pub(super) fn read(item: &Item<'_>, attached: &Attached, table: &mut Table<Check>) {
     let Some(fields) = item.fields(KEYS) else {
         return;
     };
@@ -111,81 +118,131 @@ pub(super) fn read(item: &Item<'_>, table: &mut Table<Check>) {
     {
         name.error("\"none\" is how a service says that it has no check; call this one otherwise");
     }
-    let check = read_check(item, &fields);
+    let known = read_check(item, &fields, attached);
     if let Some(name) = name {
-        table.define(&name, Check { check });
+        table.define(&name, Check { known });
     }
 }
 
-fn read_check(item: &Item<'_>, fields: &Fields<'_>) -> Option<(CheckType, Arc<HealthCheck>)> {
-    let mut supported = true;
+fn read_check(item: &Item<'_>, fields: &Fields<'_>, attached: &Attached) -> Option<Known> {
+    let errors = item.sink.errors();
     let profile = match fields.get("profile") {
-        None => Some(Profile::Gcp),
-        Some(item) => item.choice(&PROFILES).inspect(|profile| {
-            if *profile != Profile::Gcp {
-                let word = item.scalar().unwrap_or_default();
-                item.value_unsupported(word, "GCP is");
-                supported = false;
-            }
-        }),
+        None => Some(Profile::default()),
+        Some(item) => item.choice(&Profile::ALL.map(|profile| (profile.name(), profile))),
     };
-    let written = match profile {
-        Some(Profile::TencentAlb) => fields.get("type"),
-        _ => fields.required("type", "write TCP or HTTP"),
-    };
-    let check_type = written.and_then(|item| {
-        let check_type = item.choice(&TYPES)?;
-        if !matches!(check_type, CheckType::Tcp | CheckType::Http) {
-            item.value_unsupported(check_type.word(), "HTTP and TCP are");
-            supported = false;
-        }
-        Some(check_type)
-    });
-    for (key, today, words) in [
-        (
-            "proxyHeader",
-            "NONE",
-            &[("NONE", true), ("PROXY_V1", false), ("PROXY_V2", false)][..],
-        ),
-        ("close", "RST", &[("RST", true), ("FIN", false)][..]),
-    ] {
-        if let Some(item) = fields.get(key)
-            && item.choice(words) == Some(false)
-        {
-            item.value_unsupported(item.scalar().unwrap_or_default(), &format!("{today} is"));
-            supported = false;
-        }
+    let kind = read_kind(fields, profile);
+    if let Some(kind) = kind {
+        blocks::refuse_others(fields, kind);
     }
-    if let Some(item) = fields.get("tls") {
-        item.key_unsupported("TLS of a probe", "leave tls out");
-        supported = false;
-        if let Some(tls) = item.fields(&["verify", "roots", "sni"]) {
-            tls.get("verify").and_then(|i| i.boolean());
-            tls.get("roots").and_then(|i| i.text());
-            tls.get("sni").and_then(|i| i.text());
-        }
-    }
-    let threshold = |key| fields.get(key).and_then(|item| item.integer(1..=10));
+    let (least, most) = profile.unwrap_or_default().threshold_range();
+    let range = u64::from(least)..=u64::from(most);
+    let threshold = |key| fields.get(key).and_then(|i| i.integer(range.clone()));
+    let closes = [("RST", Close::Rst), ("FIN", Close::Fin)];
     let spec = HealthCheckSpec {
+        profile,
+        kind,
         check_interval: fields.get("checkInterval").and_then(|i| i.duration()),
         timeout: fields.get("timeout").and_then(|i| i.duration()),
         healthy_threshold: threshold("healthyThreshold"),
         unhealthy_threshold: threshold("unhealthyThreshold"),
         fixed_port: read_port(fields),
-        protocol: read_protocol(fields, check_type),
+        proxy_header: fields
+            .get("proxyHeader")
+            .and_then(|i| i.choice(&PROXY_HEADERS)),
+        close: fields.get("close").and_then(|i| i.choice(&closes)),
+        tls: fields.get("tls").map(|i| blocks::read_tls(&i, attached)),
+        tcp: fields
+            .get("tcp")
+            .map(|i| blocks::read_tcp(&i))
+            .unwrap_or_default(),
+        http: fields
+            .get("http")
+            .map(|i| blocks::read_http(&i))
+            .unwrap_or_default(),
+        grpc: fields
+            .get("grpc")
+            .map(|i| blocks::read_grpc(&i))
+            .unwrap_or_default(),
     };
-    let check_type = check_type.filter(|_| supported)?;
-    match HealthCheck::new(spec) {
-        Ok(check) => Some((check_type, Arc::new(check))),
+    let (profile, kind) = (profile?, kind?);
+    Some(Known {
+        profile,
+        kind,
+        content: validate(item, spec, (profile, kind), errors)?,
+    })
+}
+
+fn read_kind(fields: &Fields<'_>, profile: Option<Profile>) -> Option<Kind> {
+    let default = profile.and_then(Profile::default_kind);
+    let item = match profile {
+        Some(profile) if default.is_none() => {
+            let words = join(profile.kinds().iter().map(|kind| kind.name()));
+            fields.required("type", &format!("write one of {words}"))
+        }
+        // Of a profile that is wrong nobody knows whether it needs one.
+        Some(_) | None => fields.get("type"),
+    };
+    match item {
+        // That a profile does not know a type is a rule, and the prober's to say.
+        Some(item) => item.choice(&Kind::ALL.map(|kind| (kind.name(), kind))),
+        None => default,
+    }
+}
+
+/// The check, or its findings in their places. The reader's own findings stand behind the first `known` errors.
+fn validate(
+    item: &Item<'_>,
+    spec: HealthCheckSpec,
+    (profile, kind): (Profile, Kind),
+    known: usize,
+) -> Option<Content> {
+    let host = match kind {
+        Kind::Tcp | Kind::Ssl => None,
+        Kind::Http | Kind::Https | Kind::Http2 => Some(("http.host", &spec.http.host)),
+        Kind::Grpc | Kind::GrpcWithTls => Some(("grpc.host", &spec.grpc.host)),
+    };
+    let lacking = host
+        .filter(|(_, host)| host.is_none() && profile == Profile::TencentAlb)
+        .map(|(field, _)| field);
+    let result = match lacking {
+        None => HealthCheck::new(spec.clone()),
+        // Any host will do for now: all other rules are the same for each.
+        Some(_) => HealthCheck::new(with_host(spec.clone(), "host")),
+    };
+    match result {
+        Ok(check) => Some(match lacking {
+            None => Content::Whole(Arc::new(check)),
+            // One that is written and is no string has its finding already.
+            Some(field) if locate(item.node, field).is_some() => return None,
+            Some(field) => Content::Hostless(Box::new(Hostless {
+                spec,
+                place: locate(item.node, blocks::of(kind)).unwrap_or(item.node.place),
+                path: Path::Key(&item.path, field).to_string(),
+            })),
+        }),
         Err(errors) => {
-            for error in errors {
+            let found: Vec<_> = errors
+                .into_iter()
+                .filter_map(|error| match locate(item.node, &error.field) {
+                    // A value of a wrong form has its finding already, and must not be called missing too.
+                    Some(place) if item.sink.has_error(known, place) => None,
+                    place => Some((place.unwrap_or(item.node.place), error)),
+                })
+                .collect();
+            for (place, error) in found {
                 let path = Path::Key(&item.path, &error.field);
-                let place = locate(item.node, &error.field).unwrap_or(item.node.place);
-                item.sink.push(Kind::Error, place, &path, error.problem);
+                item.sink
+                    .push(diagnostic::Kind::Error, place, &path, error.problem);
             }
             None
         }
     }
+}
+
+fn with_host(mut spec: HealthCheckSpec, host: &str) -> HealthCheckSpec {
+    spec.http.host = Some(host.into());
+    spec.grpc.host = Some(host.into());
+    spec
 }
 
 /// Semantics P3.
@@ -204,106 +261,8 @@ fn read_port(fields: &Fields<'_>) -> Option<u16> {
         }
         _ => {}
     }
-    value
-}
-
-fn read_protocol(fields: &Fields<'_>, check_type: Option<CheckType>) -> ProtocolSpec {
-    for (block, types) in [
-        ("tcp", "TCP and SSL"),
-        ("http", "HTTP, HTTPS and HTTP2"),
-        ("grpc", "GRPC and GRPC_WITH_TLS"),
-    ] {
-        if let Some(check_type) = check_type
-            && check_type.block() != block
-            && let Some(item) = fields.get(block)
-        {
-            item.misplaced(format!(
-                "{block} belongs to the types {types}, and this check is {}; change the type or drop {block}",
-                check_type.word()
-            ));
-        }
-    }
-    let tcp = fields.get("tcp").map(|i| read_tcp(&i)).unwrap_or_default();
-    let http = fields
-        .get("http")
-        .map(|i| read_http(&i))
-        .unwrap_or_default();
-    if let Some(item) = fields.get("grpc")
-        && let Some(grpc) = item.fields(&["serviceName", "host", "method", "expectedCodes"])
-    {
-        for key in ["serviceName", "host", "method"] {
-            grpc.get(key).and_then(|item| item.text());
-        }
-        grpc.get("expectedCodes").and_then(|i| i.text_or_number());
-    }
-    match check_type {
-        Some(CheckType::Http) => ProtocolSpec::Http(http),
-        _ => ProtocolSpec::Tcp(tcp),
-    }
-}
-
-fn read_tcp(item: &Item<'_>) -> TcpSpec {
-    let Some(fields) = item.fields(&["request", "response", "match"]) else {
-        return TcpSpec::default();
-    };
-    let matches = [
-        ("EXACT", TcpMatch::Exact),
-        ("PREFIX", TcpMatch::Prefix),
-        ("CONTAINS", TcpMatch::Contains),
-    ];
-    TcpSpec {
-        request: string(&fields, "request"),
-        response: string(&fields, "response"),
-        matching: fields.get("match").and_then(|i| i.choice(&matches)),
-    }
-}
-
-fn read_http(item: &Item<'_>) -> HttpSpec {
-    const KEYS: &[&str] = &[
-        "requestPath",
-        "method",
-        "expectedStatuses",
-        "host",
-        "response",
-        "headers",
-    ];
-    let Some(fields) = item.fields(KEYS) else {
-        return HttpSpec::default();
-    };
-    let methods = [("GET", Method::Get), ("HEAD", Method::Head)];
-    let statuses = fields.get("expectedStatuses").map(|list| {
-        list.list()
-            .filter_map(|item| item.text_or_number().map(Into::into))
-            .collect::<Vec<String>>()
-    });
-    let headers = fields.get("headers").map(|item| {
-        let Some(headers) = item.entries() else {
-            return Vec::new();
-        };
-        headers
-            .all()
-            .filter_map(|(name, value)| Some((name.into(), value.text()?.into())))
-            .collect()
-    });
-    HttpSpec {
-        request_path: string(&fields, "requestPath"),
-        method: fields.get("method").and_then(|i| i.choice(&methods)),
-        // A member of a wrong form has its own finding; what is left of the list must not be called empty too.
-        expected_statuses: statuses.filter(|list| !list.is_empty() || is_empty(&fields)),
-        host: string(&fields, "host"),
-        response: string(&fields, "response"),
-        headers: headers.unwrap_or_default(),
-    }
-}
-
-fn is_empty(fields: &Fields<'_>) -> bool {
-    fields
-        .get("expectedStatuses")
-        .is_some_and(|item| matches!(&item.node.value, Value::List(list) if list.is_empty()))
-}
-
-fn string(fields: &Fields<'_>, key: &'static str) -> Option<String> {
-    fields.get(key)?.text().map(Into::into)
+    // Where the port is wrong, that is said: it must not be called left out too.
+    value.or((fixed == Some(true)).then_some(1))
 }
 
 /// Where a field of a check stands, by its path below the check. A header's name may hold dots, so at every step the

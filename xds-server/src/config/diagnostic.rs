@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::path::PathBuf;
 
 /// So many errors are reported in full; the last line counts the others.
 const MAX_REPORTED: usize = 10_000;
@@ -184,6 +185,25 @@ impl<'s> Sink<'s> {
             Some(close) => format!("; did you mean {close}?"),
             None => String::new(),
         }
+    }
+
+    /// How many errors there are so far.
+    pub(super) fn errors(&self) -> usize {
+        let found = self.found.borrow();
+        found.errors.len().saturating_add(found.unreported)
+    }
+
+    /// Whether one of the errors behind the first `known` stands there.
+    pub(super) fn has_error(&self, known: usize, place: Place) -> bool {
+        let found = self.found.borrow();
+        let mut new = found.errors.iter().skip(known);
+        new.any(|(other, _)| *other == place)
+    }
+
+    /// The path that is meant where a file names another, which is relative to its own folder.
+    pub(super) fn beside(&self, place: Place, path: &str) -> PathBuf {
+        let folder = std::path::Path::new(self.file(place)).parent();
+        folder.map_or_else(|| path.into(), |folder| folder.join(path))
     }
 
     /// Errors and warnings in the order of files, lines and columns.

@@ -336,7 +336,7 @@ impl<'f> Fields<'f> {
 }
 
 /// `5s`, `250ms`, `5m`, `1h`
-fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at_checked(digits)?;
     let number: u64 = number.parse().ok()?;

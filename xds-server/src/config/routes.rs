@@ -7,6 +7,7 @@
 //! Not here: grouping routes by domain into virtual hosts (`resources`).
 
 use std::collections::HashMap;
+use std::collections::HashSet;
 
 use super::diagnostic::{Place, quote};
 use super::fleets::Reach;
@@ -87,6 +88,7 @@ fn prefix(item: &Item<'_>) -> Option<String> {
 
 fn domains(item: &Item<'_>) -> Vec<String> {
     let mut domains = Vec::new();
+    let mut seen = HashSet::new();
     let mut any = false;
     for item in item.list() {
         any = true;
@@ -100,10 +102,10 @@ fn domains(item: &Item<'_>) -> Vec<String> {
         }
         // Envoy compares hosts whatever their case.
         let domain = text.to_ascii_lowercase();
-        if domains.contains(&domain) {
-            item.error(format!("{} stands here already; drop one", quote(text)));
-        } else {
+        if seen.insert(domain.clone()) {
             domains.push(domain);
+        } else {
+            item.error(format!("{} stands here already; drop one", quote(text)));
         }
     }
     if !any && matches!(item.node.value, super::tree::Value::List(_)) {

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checks::{self, Check, CheckType};
+use vitals_prober::check::{Kind, Profile};
+
+use super::checks::{self, Check, Content, Known};
 use super::groups::{self, Group};
 use super::probing;
-use super::read::{Fields, Item};
+use super::read::{Fields, Item, join};
 use super::table::Table;
 use crate::model::{Backend, LbPolicy, Locality, Name, NamedCheck, Protocol, Service};
 
@@ -51,7 +53,24 @@ pub(super) struct Defined {
     /// What it speaks, where that is known and supported: routes are checked against it.
     pub(super) protocol: Option<Protocol>,
     /// The service, where it is right.
-    pub(super) service: Option<Arc<Service>>,
+    pub(super) service: Option<Complete>,
+}
+
+/// A service that is right.
+#[derive(Debug)]
+pub(super) enum Complete {
+    /// With all that it has.
+    Yes(Arc<Service>),
+    /// But for its check.
+    Unhosted(Unhosted),
+}
+
+/// A service whose check sends a host that the routes give; until then it has none.
+#[derive(Debug)]
+pub(super) struct Unhosted {
+    pub(super) service: Service,
+    /// The check's name.
+    pub(super) check: Name,
 }
 
 /// Reads one item of `backendServices` into the table.
@@ -92,63 +111,104 @@ pub(super) fn read(
     refuse_the_rest(&fields);
     let Some(name_item) = name_item else { return };
     let service = match (name, protocol) {
-        (Some(name), Some(protocol)) => Some(Arc::new(Service {
-            name,
-            protocol,
-            check,
-            backends,
-            policy,
-            connection_draining: draining.unwrap_or_default(),
-        })),
+        (Some(name), Some(protocol)) => {
+            let (check, unhosted) = match check {
+                Some(Named::Whole(check)) => (Some(check), None),
+                Some(Named::Hostless(name)) => (None, Some(name)),
+                None => (None, None),
+            };
+            let service = Service {
+                name,
+                protocol,
+                check,
+                backends,
+                policy,
+                connection_draining: draining.unwrap_or_default(),
+            };
+            Some(match unhosted {
+                None => Complete::Yes(Arc::new(service)),
+                Some(check) => Complete::Unhosted(Unhosted { service, check }),
+            })
+        }
         _ => None,
     };
     table.define(&name_item, Defined { protocol, service });
+}
+
+/// The check that a service names.
+enum Named {
+    Whole(NamedCheck),
+    /// One that is completed when the routes are known.
+    Hostless(Name),
 }
 
 fn read_check(
     fields: &Fields<'_>,
     protocol: Option<Protocol>,
     checks: &Table<Check>,
-) -> Option<NamedCheck> {
+) -> Option<Named> {
     let item = fields.get("healthCheck")?;
     if item.scalar() == Some(checks::NONE) {
         return None;
     }
-    let (check_type, check) = checks.find(&item)?.check.as_ref()?;
+    let known = checks.find(&item)?.known.as_ref()?;
     if let Some(protocol) = protocol {
-        compare(&item, *check_type, protocol);
+        compare(&item, known, protocol);
     }
-    Some(NamedCheck {
-        name: Name::new(item.scalar()?)?,
-        check: Arc::clone(check),
+    let name = Name::new(item.scalar()?)?;
+    Some(match &known.content {
+        Content::Whole(check) => Named::Whole(NamedCheck {
+            name,
+            check: Arc::clone(check),
+        }),
+        Content::Hostless(_) => Named::Hostless(name),
     })
 }
 
+/// The types that a service takes, where it does not take all (semantics P18).
+fn taken(protocol: Protocol, profile: Profile) -> Option<&'static [Kind]> {
+    use Kind::{Grpc, GrpcWithTls, Http, Https, Tcp};
+    match (protocol, profile) {
+        (Protocol::Http, Profile::TencentAlb) => Some(&[Tcp, Http, Https]),
+        (Protocol::Grpc, Profile::TencentAlb) => Some(&[Tcp, Grpc]),
+        (Protocol::Grpc, _) => Some(&[Tcp, Grpc, GrpcWithTls]),
+        (Protocol::Http | Protocol::H2c | Protocol::Tcp, _) => None,
+    }
+}
+
 /// Semantics P18.
-fn compare(item: &Item<'_>, check_type: CheckType, protocol: Protocol) {
-    let same = match (protocol, check_type) {
-        (Protocol::Grpc, CheckType::Grpc | CheckType::GrpcWithTls | CheckType::Tcp)
-        | (Protocol::Http, CheckType::Http | CheckType::Https)
-        | (Protocol::H2c, CheckType::Http2)
-        | (Protocol::Tcp, CheckType::Tcp | CheckType::Ssl) => true,
-        (Protocol::Grpc, _) => {
+fn compare(item: &Item<'_>, check: &Known, protocol: Protocol) {
+    let kind = check.kind;
+    let word = PROTOCOLS
+        .iter()
+        .find(|(_, p)| *p == Some(protocol))
+        .map_or("", |(word, _)| word);
+    if let Some(taken) = taken(protocol, check.profile) {
+        if !taken.contains(&kind) {
+            let of_profile = match check.profile {
+                Profile::TencentAlb => " of profile TENCENT_ALB",
+                Profile::Gcp | Profile::GcpLegacy | Profile::AzureLb => "",
+            };
             item.error(format!(
-                "a GRPC service takes checks of the types TCP, GRPC and GRPC_WITH_TLS, and {} is {}; name another check",
+                "{} {word} service takes checks{of_profile} of the types {}, and {} is {}; name another check",
+                if protocol == Protocol::Http { "an" } else { "a" },
+                join(taken.iter().map(|kind| kind.name())),
                 item.scalar().unwrap_or_default(),
-                check_type.word()
+                kind.name()
             ));
-            true
         }
-        (Protocol::Http | Protocol::H2c | Protocol::Tcp, _) => false,
+        return;
+    }
+    let same = match protocol {
+        Protocol::Http => matches!(kind, Kind::Http | Kind::Https),
+        Protocol::H2c => kind == Kind::Http2,
+        Protocol::Grpc => matches!(kind, Kind::Grpc | Kind::GrpcWithTls),
+        Protocol::Tcp => matches!(kind, Kind::Tcp | Kind::Ssl),
     };
     if !same {
-        let word = PROTOCOLS
-            .iter()
-            .find(|(_, p)| *p == Some(protocol))
-            .map_or("", |(word, _)| word);
         item.warning(format!(
             "the service speaks {word} and its check {}; make sure that this is meant",
-            check_type.word()
+            kind.name()
         ));
     }
 }

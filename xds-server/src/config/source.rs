@@ -6,12 +6,14 @@
 //!
 //! Sizes are bounded before anything is read, and only regular files are opened: a pipe would hang the reload.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::attached;
 use super::diagnostic::Diagnostic;
 use super::text::MAX_FILE;
 
@@ -40,16 +42,39 @@ impl Source {
     }
 }
 
-/// A hash of names and contents.
-pub(super) fn digest(sources: &[Source]) -> u64 {
-    let mut hash = Xxh3::new();
-    for source in sources {
-        for part in [source.name.as_bytes(), &source.bytes] {
+/// What a configuration was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// A hash of names and contents of all files: the same hash is the same configuration.
+    pub(super) hash: u64,
+    /// The files that the configuration itself names.
+    pub(super) named: Vec<PathBuf>,
+}
+
+impl Digest {
+    /// The digest of sources and the files that they name.
+    pub(super) fn new(sources: &[Source], named: &BTreeMap<PathBuf, attached::Content>) -> Self {
+        let mut hash = Xxh3::new();
+        let mut add = |part: &[u8]| {
             hash.update(&part.len().to_le_bytes());
             hash.update(part);
+        };
+        for source in sources {
+            add(source.name.as_bytes());
+            add(&source.bytes);
+        }
+        for (path, content) in named {
+            add(path.as_os_str().as_encoded_bytes());
+            match content {
+                Ok(bytes) => add(bytes),
+                Err(problem) => add(problem.as_bytes()),
+            }
+        }
+        Self {
+            hash: hash.digest(),
+            named: named.keys().cloned().collect(),
         }
     }
-    hash.digest()
 }
 
 /// Reads all files behind the paths.
@@ -119,21 +144,10 @@ pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
 
 fn read_file(path: &Path, left: usize) -> Result<Vec<u8>, String> {
     let unreadable = |e| format!("cannot be read: {e}; name a readable file");
-    let metadata = fs::metadata(path).map_err(unreadable)?;
-    if metadata.is_dir() {
+    if fs::metadata(path).map_err(unreadable)?.is_dir() {
         return Err("is a folder in a folder, and those are not read; move its files up".into());
     }
-    if !metadata.is_file() {
-        return Err("is not a regular file; name one".into());
-    }
-    // One byte more than allowed is enough to know that a file is too large.
-    let limit = left.min(MAX_FILE).saturating_add(1);
-    let mut bytes = Vec::new();
-    fs::File::open(path)
-        .map_err(unreadable)?
-        .take(u64::try_from(limit).unwrap_or(u64::MAX))
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    let bytes = regular(path, left.min(MAX_FILE))?;
     if bytes.len() > MAX_FILE {
         let mib = MAX_FILE >> 20;
         return Err(format!(
@@ -146,6 +160,22 @@ fn read_file(path: &Path, left: usize) -> Result<Vec<u8>, String> {
             "together with the files before it has more than {mib} MiB; make the configuration smaller"
         ));
     }
+    Ok(bytes)
+}
+
+/// The content of a regular file. One byte more than `most` at most: enough to know that it is too large.
+pub(super) fn regular(path: &Path, most: usize) -> Result<Vec<u8>, String> {
+    let unreadable = |e| format!("cannot be read: {e}; name a readable file");
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err("is not a regular file; name one".into());
+    }
+    let limit = u64::try_from(most.saturating_add(1)).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .map_err(unreadable)?
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
     Ok(bytes)
 }
 

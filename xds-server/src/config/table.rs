@@ -64,6 +64,11 @@ impl<T> Table<T> {
         None
     }
 
+    /// The thing of that name.
+    pub(super) fn get(&self, name: &str) -> Option<&T> {
+        self.things.get(name).map(|(_, thing)| thing)
+    }
+
     /// Everything in it.
     pub(super) fn into_things(self) -> impl Iterator<Item = T> {
         self.things.into_values().map(|(_, thing)| thing)

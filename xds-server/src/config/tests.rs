@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -10,6 +11,7 @@ use super::*;
 use crate::model::{LbPolicy, ListenerKind, Protocol};
 
 mod bad;
+mod checks;
 
 const VITALS: &str = include_str!("testdata/vitals.yaml");
 const FIRST: &str = include_str!("testdata/first.yaml");
@@ -132,40 +134,6 @@ fn s5_a_service_without_backends_or_check_is_a_service() {
 }
 
 #[test]
-fn p18_a_check_of_another_kind_is_a_warning_and_for_grpc_an_error() {
-    let with = |protocol: &str, kind: &str| {
-        format!(
-            "healthChecks: [{{ name: c, type: {kind} }}]\nbackendServices: [{{ name: a, protocol: {protocol}, healthCheck: c }}]"
-        )
-    };
-    let warnings = |text: &str| -> Vec<String> {
-        good(text)
-            .warnings
-            .iter()
-            .map(ToString::to_string)
-            .collect()
-    };
-    for (protocol, kind) in [("HTTP", "HTTP"), ("TCP", "TCP"), ("GRPC", "TCP")] {
-        assert_eq!(warnings(&with(protocol, kind)), [""; 0]);
-    }
-    assert_eq!(
-        warnings(&with("TCP", "HTTP")),
-        [
-            "a.yaml:2:58 backendServices[0].healthCheck: the service speaks TCP and its check HTTP; make sure that this is meant"
-        ]
-    );
-    assert_eq!(warnings(&with("H2C", "TCP")).len(), 1);
-    assert_eq!(
-        errors(&with("GRPC", "HTTP")),
-        [
-            "a.yaml:2:59 backendServices[0].healthCheck: a GRPC service takes checks of the types TCP, GRPC and GRPC_WITH_TLS, and c is HTTP; name another check"
-        ]
-    );
-    // Of a check that cannot run yet only that is said.
-    assert_eq!(errors(&with("GRPC", "HTTPS")).len(), 1);
-}
-
-#[test]
 fn a_fleet_behind_one_that_matches_all_is_a_warning() {
     let loaded = good("fleets: [{ name: all }, { name: edge, match: { id: 'a*' } }]");
     assert_eq!(
@@ -235,7 +203,7 @@ fn names_are_unique_across_files_and_the_first_is_named() {
 
 #[test]
 fn the_digest_knows_names_and_contents() {
-    let digest = |name: &str, text: &str| source::digest(&[Source::new(name, text)]);
+    let digest = |name: &str, text: &str| Digest::new(&[Source::new(name, text)], &BTreeMap::new());
     assert_eq!(digest("a", "x"), digest("a", "x"));
     assert_ne!(digest("a", "x"), digest("b", "x"));
     assert_ne!(digest("a", "bx"), digest("ab", "x"));

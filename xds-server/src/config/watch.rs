@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::diagnostic::Diagnostic;
-use super::{Loaded, Source, parse_sources, source};
+use super::{Digest, Loaded, Source, attached, parse_and_digest, source};
 
 /// So long nothing may happen before the files are read: an editor writes in several steps.
 const QUIET: Duration = Duration::from_millis(100);
@@ -51,8 +51,10 @@ pub struct ConfigWatcher {
     hints: watch::Receiver<u64>,
     /// The number of such events that has been followed up.
     followed: u64,
-    /// Content that was returned last, or runs.
+    /// The hash of the content that was returned last, or runs.
     last: Option<u64>,
+    /// The files that it names, which are watched as its own are.
+    named: Vec<PathBuf>,
     /// What the poll saw when the files were last read.
     signature: Option<u64>,
     /// A change is known and not looked at yet; outlives a `changed` that was dropped half-way.
@@ -97,6 +99,7 @@ impl ConfigWatcher {
             hints,
             followed: 0,
             last: None,
+            named: Vec::new(),
             signature: None,
             pending: true,
         }
@@ -104,8 +107,9 @@ impl ConfigWatcher {
 
     /// Takes a content as known, by its [`Loaded::digest`]: the first `changed` waits for another.
     #[must_use]
-    pub fn running(mut self, digest: u64) -> Self {
-        self.last = Some(digest);
+    pub fn running(mut self, digest: Digest) -> Self {
+        self.last = Some(digest.hash);
+        self.named = digest.named;
         self
     }
 
@@ -120,33 +124,40 @@ impl ConfigWatcher {
                 self.pending = true;
                 self.quiet().await;
             }
-            let paths = self.paths.clone();
+            let (paths, named) = (self.paths.clone(), self.named.clone());
             // Ends by itself: files are bounded in size, and only regular files are read.
             let read = tokio::task::spawn_blocking(move || {
                 // The signature first: what changes while we read is then seen by the next poll.
-                (signature(&paths), folders(&paths), source::read(&paths))
+                let signature = signature(&paths, &named);
+                let folders = folders(&paths, &named);
+                let sources = source::read(&paths);
+                let content = content(&sources, &named);
+                (signature, folders, sources, content)
             });
-            let Ok((signature, folders, sources)) = read.await else {
+            let Ok((signature, folders, sources, content)) = read.await else {
                 lost().await;
                 continue;
             };
-            let content = content(&sources);
-            let result = if self.last == Some(content) {
-                None
-            } else {
-                // Ends by itself: nodes, depth and text are bounded.
-                let parsed =
-                    tokio::task::spawn_blocking(move || sources.and_then(|s| parse_sources(&s)));
-                let Ok(result) = parsed.await else {
+            self.signature = Some(signature);
+            // A new watch has not seen what happened since the files were read, so they are read once more.
+            let mut again = self.watch(folders);
+            let mut result = None;
+            if self.last != Some(content) {
+                // Ends by itself: nodes, depth and text are bounded, and so are the files that they name.
+                let parsed = tokio::task::spawn_blocking(move || parse(sources, content));
+                let Ok((parsed, digest)) = parsed.await else {
                     lost().await;
                     continue;
                 };
-                Some(result)
-            };
-            self.signature = Some(signature);
-            self.last = Some(content);
-            // A new watch has not seen what happened since the files were read, so they are read once more.
-            self.pending = self.watch(folders);
+                self.last = Some(digest.hash);
+                if self.named != digest.named {
+                    // Nothing has looked at the new ones before they were read.
+                    self.named = digest.named;
+                    again = true;
+                }
+                result = Some(parsed);
+            }
+            self.pending = again;
             if let Some(result) = result {
                 return result;
             }
@@ -170,9 +181,9 @@ impl ConfigWatcher {
                 Ok(Err(_closed)) => sleep(POLL).await,
                 Err(_elapsed) => {}
             }
-            let paths = self.paths.clone();
+            let (paths, named) = (self.paths.clone(), self.named.clone());
             // Ends by itself: it looks at the metadata of a bounded number of files.
-            let now = tokio::task::spawn_blocking(move || signature(&paths)).await;
+            let now = tokio::task::spawn_blocking(move || signature(&paths, &named)).await;
             if now.ok() != self.signature {
                 return;
             }
@@ -248,9 +259,14 @@ fn ours(path: &Path, names: &[OsString]) -> bool {
 }
 
 /// What identifies the content: the digest, or what stands in the way of reading.
-fn content(sources: &Result<Vec<Source>, Vec<Diagnostic>>) -> u64 {
+fn content(sources: &Result<Vec<Source>, Vec<Diagnostic>>, named: &[PathBuf]) -> u64 {
     match sources {
-        Ok(sources) => source::digest(sources),
+        Ok(sources) => {
+            let named = named
+                .iter()
+                .map(|path| (path.clone(), attached::read(path)));
+            Digest::new(sources, &named.collect()).hash
+        }
         Err(errors) => {
             let mut hash = Xxh3::new();
             for error in errors {
@@ -261,14 +277,36 @@ fn content(sources: &Result<Vec<Source>, Vec<Diagnostic>>) -> u64 {
     }
 }
 
-/// The folders in which a change of the configuration shows: those of the paths, and those that links lead to.
-fn folders(paths: &[PathBuf]) -> BTreeSet<Folder> {
+/// The configuration, or its errors, and the digest of what was read in any case.
+fn parse(
+    sources: Result<Vec<Source>, Vec<Diagnostic>>,
+    content: u64,
+) -> (Result<Loaded, Vec<Diagnostic>>, Digest) {
+    match sources {
+        Ok(sources) => parse_and_digest(&sources),
+        Err(errors) => {
+            let digest = Digest {
+                hash: content,
+                named: Vec::new(),
+            };
+            (Err(errors), digest)
+        }
+    }
+}
+
+/// The folders in which a change of the configuration shows: those of the paths and of the files that it names, and those
+/// that links lead to.
+fn folders(paths: &[PathBuf], named: &[PathBuf]) -> BTreeSet<Folder> {
     let parent = |path: &Path| match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
         Some(parent) => Some(parent.to_owned()),
         None => None,
     };
     let mut folders = BTreeSet::new();
+    for path in named {
+        folders.extend(parent(path));
+        folders.extend(path.canonicalize().ok().as_deref().and_then(parent));
+    }
     for path in paths {
         // Also of a folder, which may be replaced as a whole.
         folders.extend(parent(path));
@@ -290,28 +328,30 @@ fn folders(paths: &[PathBuf]) -> BTreeSet<Folder> {
 }
 
 /// Names, sizes, times and inodes of all files: differs when any may have changed.
-fn signature(paths: &[PathBuf]) -> u64 {
+fn signature(paths: &[PathBuf], named: &[PathBuf]) -> u64 {
     let mut hash = Xxh3::new();
+    let mut add = |file: &Path| {
+        file.hash(&mut hash);
+        let known = std::fs::metadata(file).map(|m| {
+            (
+                m.dev(),
+                m.ino(),
+                m.len(),
+                (m.mtime(), m.mtime_nsec()),
+                (m.ctime(), m.ctime_nsec()),
+            )
+        });
+        known.ok().hash(&mut hash);
+    };
+    let mut problems = Vec::new();
     for path in paths {
         match source::files(path) {
-            Err(problem) => problem.hash(&mut hash),
-            Ok(files) => {
-                for file in files {
-                    file.hash(&mut hash);
-                    let known = std::fs::metadata(&file).map(|m| {
-                        (
-                            m.dev(),
-                            m.ino(),
-                            m.len(),
-                            (m.mtime(), m.mtime_nsec()),
-                            (m.ctime(), m.ctime_nsec()),
-                        )
-                    });
-                    known.ok().hash(&mut hash);
-                }
-            }
+            Err(problem) => problems.push(problem),
+            Ok(files) => files.iter().for_each(|file| add(file)),
         }
     }
+    named.iter().for_each(|file| add(file));
+    problems.hash(&mut hash);
     hash.finish()
 }
 

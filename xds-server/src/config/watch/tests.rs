@@ -130,6 +130,39 @@ async fn a_file_behind_a_link_to_elsewhere_is_seen() {
 }
 
 #[tokio::test]
+async fn the_files_that_the_configuration_names_are_watched_too() {
+    let roots = include_str!("../testdata/ca.pem");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let pem = elsewhere.path().join("ca.pem");
+    let config = format!(
+        "{}healthChecks: [{{ name: c, type: SSL, tls: {{ verify: true, roots: {} }} }}]\n",
+        config("a"),
+        pem.display()
+    );
+    let (_folder, path, mut watcher) = file(&config).await;
+    // The file is missing, and it comes.
+    fs::write(&pem, roots).unwrap();
+    assert_eq!(next(&mut watcher).await.unwrap(), ["a"]);
+    // Its content changes, in place and by a rename.
+    fs::write(&pem, "rubbish").unwrap();
+    let errors = next(&mut watcher).await.unwrap_err();
+    assert!(errors[0].path.ends_with("tls.roots"), "{errors:?}");
+    let new = elsewhere.path().join("new");
+    fs::write(&new, roots).unwrap();
+    fs::rename(&new, &pem).unwrap();
+    assert_eq!(next(&mut watcher).await.unwrap(), ["a"]);
+    // The same again is no change.
+    fs::write(&pem, roots).unwrap();
+    let seen = timeout(Duration::from_millis(300), watcher.changed()).await;
+    assert!(seen.is_err(), "nothing changed");
+    // A watcher of what runs already knows them.
+    let loaded = crate::config::load(std::slice::from_ref(&path)).unwrap();
+    let mut watcher = ConfigWatcher::new(vec![path]).running(loaded.digest);
+    fs::write(&pem, format!("again\n{roots}")).unwrap();
+    assert_eq!(next(&mut watcher).await.unwrap(), ["a"]);
+}
+
+#[tokio::test]
 async fn errors_come_once_and_the_mended_file_is_seen() {
     let (_folder, path, mut watcher) = file(&config("a")).await;
     fs::write(&path, "backendServices: [{ nam: b }]").unwrap();
