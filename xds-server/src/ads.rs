@@ -10,6 +10,7 @@ pub mod codec;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
@@ -78,6 +79,7 @@ impl Ads {
             stream: Stream::new(R::TRANSPORT),
             node: None,
             client: self.clients.connect(R::TRANSPORT),
+            opened_at: clock::now(),
             metrics: Arc::clone(&self.metrics),
         };
         let span = tracing::info_span!(
@@ -220,6 +222,8 @@ struct Connection {
     stream: Stream,
     node: Option<NodeIdentity>,
     client: ClientHandle,
+    /// What was caused before the stream opened is news only to this client, and no latency of ours.
+    opened_at: Instant,
     metrics: Arc<Metrics>,
 }
 
@@ -243,7 +247,9 @@ impl Connection {
                 }
                 request = inbound.message() => match request {
                     Ok(Some(request)) => {
-                        self.on_request(request, &snapshots.borrow())?;
+                        // A clone: the request may be long in the taking, and the publisher must not wait for the lock.
+                        let snapshot = Arc::clone(&snapshots.borrow());
+                        self.on_request(request, &snapshot)?;
                         behind = true;
                     }
                     Ok(None) => return Ok(()),
@@ -290,7 +296,7 @@ impl Connection {
             Ok(Received::Nack(kind, nack)) => {
                 self.metrics.nack(kind);
                 tracing::warn!(
-                    r#type = kind.as_str(), version = %nack.version, message = nack.message,
+                    r#type = kind.as_str(), version = %nack.version, detail = nack.message,
                     "the client refuses what it was sent"
                 );
             }
@@ -346,7 +352,9 @@ impl Connection {
         );
         self.metrics.push(response.kind);
         self.client.set_types(self.stream.status());
-        let caused_at = snapshot.caused_at().filter(|_| !response.is_answer);
+        let caused_at = snapshot
+            .caused_at()
+            .filter(|at| !response.is_answer && *at > self.opened_at);
         Ok(Some(Outgoing {
             response,
             caused_at,

@@ -13,8 +13,9 @@
 
 mod args;
 mod logging;
+mod source_address;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::admin::{self, Admin, Reload};
 use crate::ads::clients::Clients;
 use crate::ads::{Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
 use crate::config::watch::ConfigWatcher;
-use crate::config::{self, Diagnostic, Loaded};
+use crate::config::{self, Loaded};
 use crate::health::HealthView;
 use crate::health::registry::{EMBEDDED_VANTAGE, Records, Registry};
 use crate::metrics::Metrics;
@@ -78,7 +79,10 @@ pub fn serve(args: ServeArgs) -> ExitCode {
             return EXIT_UNAVAILABLE.into();
         }
     };
-    match runtime.block_on(run(args, loaded)) {
+    let result = runtime.block_on(run(args, loaded));
+    // A read or a commit that hangs on a dead disk must not keep the process.
+    runtime.shutdown_timeout(GRACE);
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
@@ -87,23 +91,14 @@ pub fn serve(args: ServeArgs) -> ExitCode {
     }
 }
 
-/// Reads a configuration for a command; warnings go to stderr, errors too, and make exit code 64.
+/// Reads a configuration; its errors go to stderr and make exit code 64. Warnings are the caller's to tell.
 pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded, ExitCode> {
-    let print = |diagnostics: &[Diagnostic], kind: &str| {
-        for diagnostic in diagnostics {
-            eprintln!("{kind}{diagnostic}");
+    config::load(paths).map_err(|errors| {
+        for error in &errors {
+            eprintln!("{error}");
         }
-    };
-    match config::load(paths) {
-        Ok(loaded) => {
-            print(&loaded.warnings, "warning: ");
-            Ok(loaded)
-        }
-        Err(errors) => {
-            print(&errors, "");
-            Err(EXIT_USAGE.into())
-        }
-    }
+        EXIT_USAGE.into()
+    })
 }
 
 async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
@@ -111,12 +106,14 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let xds = bind("--xds-listen", args.xds_listen).await?;
     let admin = bind("--admin-listen", args.admin_listen).await?;
+    let (xds_address, admin_address) = (xds.local_addr()?, admin.local_addr()?);
     let (store, records) = open_store(&args)?;
     let remembered = records.endpoints.len();
     let descriptors =
         engine::raise_descriptor_limit().context("cannot raise the limit of open files")?;
     let metrics = Metrics::new();
-    let (probes, reports) = Engine::start(engine_config(descriptors), Arc::clone(&metrics) as _)
+    let engine = engine_config(descriptors, args.source_address)?;
+    let (probes, reports) = Engine::start(engine, Arc::clone(&metrics) as _)
         .context("cannot start the probe engine")?;
 
     let (stop, stopping) = watch::channel(false);
@@ -131,7 +128,7 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
         metrics: Arc::clone(&metrics),
     };
     // Ends when `models` is dropped, which the config task does at the stop.
-    let publisher = tokio::spawn(publish::run(
+    let mut publisher = tokio::spawn(publish::run(
         publisher,
         models_in,
         reports,
@@ -144,7 +141,7 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
         .context("the publisher has stopped")?;
     let watcher = ConfigWatcher::new(args.config.clone()).running(digest);
     // Ends when `stopping` turns true.
-    let config = tokio::spawn(follow_config(
+    let mut config = tokio::spawn(follow_config(
         watcher,
         models,
         reload,
@@ -163,24 +160,31 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
     // Both end when `stopping` turns true and their connections have ended, or with this function.
     let mut admin_server = tokio::spawn(admin::serve(api, admin, stopped(stopping.clone())));
     let mut xds_server = tokio::spawn(serve_xds(xds, snapshots_out, clients, metrics, stopping));
-    tracing::info!(xds = %args.xds_listen, admin = %args.admin_listen, remembered_endpoints = remembered, "serving");
+    // The real ports, where the system was asked to choose.
+    tracing::info!(xds = %xds_address, admin = %admin_address, remembered_endpoints = remembered, "serving");
 
+    // A part that ends by itself is a defect, and half a server is worse than none: whoever runs it starts it anew.
     let failure = tokio::select! {
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,
         ended = &mut xds_server => Some(format!("the xDS server has ended: {ended:?}")),
         ended = &mut admin_server => Some(format!("the admin server has ended: {ended:?}")),
+        ended = &mut publisher => Some(format!("the publisher has ended: {ended:?}")),
+        ended = &mut config => Some(format!("the config task has ended: {ended:?}")),
     };
     tracing::info!("stopping");
     stop.send_replace(true);
-    finish("config", config).await;
-    finish("publisher", publisher).await;
-    if failure.is_none() {
-        finish("xDS server", xds_server).await;
-        finish("admin server", admin_server).await;
+    if let Some(failure) = failure {
+        anyhow::bail!(failure);
     }
+    tokio::join!(
+        finish("config", config),
+        finish("publisher", publisher),
+        finish("xDS server", xds_server),
+        finish("admin server", admin_server),
+    );
     tracing::info!("stopped");
-    failure.map_or(Ok(()), |failure| Err(anyhow::anyhow!(failure)))
+    Ok(())
 }
 
 /// Waits for a task that was told to stop, but not for ever.
@@ -214,13 +218,15 @@ fn open_store(args: &ServeArgs) -> Result<(Option<Store>, Records), OpenError> {
 }
 
 /// Half of the cores probe, so that the other half always serves.
-fn engine_config(descriptors: u64) -> EngineConfig {
+fn engine_config(descriptors: u64, source: Option<IpAddr>) -> anyhow::Result<EngineConfig> {
+    source.map_or(Ok(()), source_address::check)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    EngineConfig {
+    Ok(EngineConfig {
         workers: (cores / 2).clamp(1, 16),
         max_in_flight: engine::in_flight_cap(descriptors),
         vantage: EMBEDDED_VANTAGE.into(),
-    }
+        source_address: source,
+    })
 }
 
 /// Takes every change of the configuration to the publisher. A configuration with errors changes nothing and is reported

@@ -6,16 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use crate::model::NodeMatcher;
+use crate::model::{Fleet, Name};
 
 /// What goes into a bootstrap.
 #[derive(Clone, Debug)]
 pub struct Bootstrap<'a> {
-    /// The fleet's matcher: the node is made to match it.
-    pub matcher: &'a NodeMatcher,
-    /// The fleet's name; the default node id.
-    pub fleet: &'a str,
+    /// The fleet that the node is to belong to.
+    pub fleet: &'a Fleet,
+    /// All fleets, in the order of the configuration: the first that matches takes a node.
+    pub fleets: &'a [Arc<Fleet>],
     /// Host and port of the xDS listener.
     pub server: (&'a str, u16),
     /// `node.id`, if the operator names it.
@@ -37,6 +38,19 @@ pub enum BootstrapError {
         /// The id.
         id: String,
     },
+    /// Another fleet stands before this one and matches the node too.
+    #[error(
+        "the node (id {id:?}, cluster {cluster:?}) would belong to fleet {taken_by}, which stands before this one and \
+         matches it too; put this fleet first, or match more narrowly there"
+    )]
+    TakenByAnother {
+        /// The node's id.
+        id: String,
+        /// The node's cluster.
+        cluster: String,
+        /// The fleet that takes it.
+        taken_by: Name,
+    },
     /// No node could be made up that matches the patterns.
     #[error(
         "no node could be made up that matches this fleet's match; write the bootstrap's node by hand"
@@ -50,31 +64,40 @@ impl Bootstrap<'_> {
     /// # Errors
     /// When no node that matches the fleet could be made up.
     pub fn to_yaml(&self) -> Result<String, BootstrapError> {
-        let sample = |glob: &globset::GlobMatcher| sample(glob.glob().glob());
-        let id = match (self.node_id, &self.matcher.id) {
+        let (name, matcher) = (self.fleet.name.as_str(), &self.fleet.matcher);
+        let sample = |glob: &globset::GlobMatcher| sample(glob.glob().glob(), name);
+        let id = match (self.node_id, &matcher.id) {
             (Some(id), Some(glob)) if !glob.is_match(id) => {
                 return Err(BootstrapError::IdDoesNotMatch { id: id.into() });
             }
             (Some(id), _) => id.to_owned(),
             (None, Some(glob)) => sample(glob),
-            (None, None) => self.fleet.to_owned(),
+            (None, None) => name.to_owned(),
         };
-        let cluster = self
-            .matcher
+        let cluster = matcher
             .cluster
             .as_ref()
-            .map_or_else(|| self.fleet.to_owned(), sample);
-        let metadata: BTreeMap<String, String> = self
-            .matcher
+            .map_or_else(|| name.to_owned(), sample);
+        let metadata: BTreeMap<String, String> = matcher
             .metadata
             .iter()
             .map(|(key, glob)| (key.clone(), sample(glob)))
             .collect();
-        if !self
-            .matcher
-            .matches(&id, &cluster, |key| metadata.get(key).map(String::as_str))
-        {
-            return Err(BootstrapError::NoSuchNode);
+        let takes = |fleet: &&Arc<Fleet>| {
+            fleet
+                .matcher
+                .matches(&id, &cluster, |key| metadata.get(key).map(String::as_str))
+        };
+        match self.fleets.iter().find(takes) {
+            Some(fleet) if fleet.name == self.fleet.name => {}
+            Some(fleet) => {
+                return Err(BootstrapError::TakenByAnother {
+                    id,
+                    cluster,
+                    taken_by: fleet.name.clone(),
+                });
+            }
+            None => return Err(BootstrapError::NoSuchNode),
         }
         Ok(self.render(&id, &cluster, &metadata))
     }
@@ -130,7 +153,7 @@ static_resources:
 admin:
   address: {{ socket_address: {{ address: 127.0.0.1, port_value: {admin_port} }} }}
 ",
-            fleet = self.fleet,
+            fleet = self.fleet.name,
             id = quoted(id),
             cluster = quoted(cluster),
             host = quoted(host),
@@ -139,12 +162,15 @@ admin:
     }
 }
 
-/// A text that the glob matches: what it has besides wildcards. The caller checks.
-fn sample(glob: &str) -> String {
-    glob.chars()
+/// A text that the glob matches: what it has besides wildcards, or the fleet's name where there is nothing else (Envoy
+/// wants an id and a cluster). The caller checks.
+fn sample(glob: &str, name: &str) -> String {
+    let text: String = glob
+        .chars()
         .filter(|c| *c != '*')
         .map(|c| if c == '?' { 'x' } else { c })
-        .collect()
+        .collect();
+    if text.is_empty() { name.into() } else { text }
 }
 
 /// A YAML double-quoted scalar; JSON's strings are such.
@@ -154,43 +180,70 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
 
-    fn matcher(id: Option<&str>, cluster: Option<&str>) -> NodeMatcher {
+    use super::*;
+    use crate::model::NodeMatcher;
+
+    fn fleet(name: &str, id: Option<&str>, cluster: Option<&str>) -> Arc<Fleet> {
         let glob = |text: &str| globset::Glob::new(text).unwrap().compile_matcher();
-        NodeMatcher {
-            id: id.map(glob),
-            cluster: cluster.map(glob),
-            metadata: BTreeMap::new(),
-        }
+        Arc::new(Fleet {
+            name: Name::new(name).unwrap(),
+            matcher: NodeMatcher {
+                id: id.map(glob),
+                cluster: cluster.map(glob),
+                metadata: BTreeMap::new(),
+            },
+            services: BTreeSet::new(),
+            listeners: Vec::new(),
+        })
     }
 
-    fn bootstrap<'a>(matcher: &'a NodeMatcher, node_id: Option<&'a str>) -> Bootstrap<'a> {
+    /// The bootstrap of the last of the fleets.
+    fn yaml(fleets: &[Arc<Fleet>], node_id: Option<&str>) -> Result<String, BootstrapError> {
+        let fleet = fleets.last().unwrap();
+        let server = ("127.0.0.1", 18000);
         Bootstrap {
-            matcher,
-            fleet: "edge",
-            server: ("127.0.0.1", 18000),
+            fleet,
+            fleets,
+            server,
             node_id,
             delta: true,
             admin_port: 9901,
         }
+        .to_yaml()
     }
 
     #[test]
     fn the_node_matches_the_fleet() {
-        let matcher = matcher(Some("envoy-?*"), Some("edge*"));
-        let yaml = bootstrap(&matcher, None).to_yaml().unwrap();
+        let text = yaml(&[fleet("edge", Some("envoy-?*"), Some("edge*"))], None).unwrap();
         assert!(
-            yaml.contains("id: \"envoy-x\"\n  cluster: \"edge\"\n"),
-            "{yaml}"
+            text.contains("id: \"envoy-x\"\n  cluster: \"edge\"\n"),
+            "{text}"
         );
-        assert!(yaml.contains("api_type: DELTA_GRPC"), "{yaml}");
+        assert!(text.contains("api_type: DELTA_GRPC"), "{text}");
+        let text = yaml(&[fleet("all", Some("*"), Some("*"))], None).unwrap();
+        assert!(
+            text.contains("id: \"all\"\n  cluster: \"all\"\n"),
+            "Envoy wants both: {text}"
+        );
     }
 
     #[test]
     fn an_id_of_another_fleet_is_refused() {
-        let matcher = matcher(Some("envoy-*"), None);
-        let error = bootstrap(&matcher, Some("other")).to_yaml().unwrap_err();
+        let error = yaml(&[fleet("edge", Some("envoy-*"), None)], Some("other")).unwrap_err();
         assert_eq!(error, BootstrapError::IdDoesNotMatch { id: "other".into() });
+    }
+
+    #[test]
+    fn a_fleet_that_another_stands_before_gets_no_bootstrap_that_is_not_its_own() {
+        let fleets = [
+            fleet("all", None, None),
+            fleet("edge-eu", None, Some("edge-eu")),
+        ];
+        let error = yaml(&fleets, None).unwrap_err();
+        assert!(
+            matches!(error, BootstrapError::TakenByAnother { ref taken_by, .. } if taken_by.as_str() == "all")
+        );
     }
 }

@@ -132,7 +132,8 @@ pub enum Rule {
     Tie,
     /// Semantics V3: too few fresh votes; the present status stays.
     Pinned,
-    /// Semantics V8: the present check has not judged yet; the status before it stays.
+    /// Semantics V8: the present check has not judged yet, or the endpoint came back while it was draining; the status
+    /// before stays.
     PreviousCheck,
     /// Design 5.3: not judged yet, and another endpoint of the service is healthy.
     AwaitingFirstSuccess,
@@ -156,9 +157,9 @@ impl fmt::Display for Rule {
             Self::Majority { votes, of } => write!(f, "V2 majority {votes} of {of}"),
             Self::Tie => f.write_str("V3 votes are tied, the status stays"),
             Self::Pinned => f.write_str("V3 pinned: too few fresh votes, the status stays"),
-            Self::PreviousCheck => {
-                f.write_str("V8 the edited check has not judged yet, the status stays")
-            }
+            Self::PreviousCheck => f.write_str(
+                "V8 not judged yet since the check or the endpoint came: the status before stays",
+            ),
             Self::AwaitingFirstSuccess => f.write_str("S2 not judged yet, others are healthy"),
             Self::BenefitOfDoubt => {
                 f.write_str("S2 not judged yet and none known to be healthy: served until judged")

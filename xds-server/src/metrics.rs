@@ -3,6 +3,7 @@
 //! In: calls from the engine's workers, the publisher and the streams. Out: the text of `/metrics`. Labels are bounded:
 //! types, outcomes, statuses, and the services of the configuration; never a node, an address or an error's text.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use vitals_prober::engine::Recorder;
 use vitals_prober::outcome::{Outcome, ProbeResult};
 
 use crate::health::{DetailedStatus, EdsStatus, HealthView, Transition};
+use crate::model::Name;
 use crate::snapshot::ResourceType;
 use crate::stream::Transport;
 
@@ -122,7 +124,7 @@ impl Metrics {
         );
         r.register(
             "verdict_changes",
-            "Changes of an endpoint's detailed status",
+            "Changes of an endpoint's detailed status, by an operator's word too",
             metrics.verdict_changes.clone(),
         );
         r.register(
@@ -191,40 +193,33 @@ impl Metrics {
         self.verdict_changes.get_or_create(&labels).inc();
     }
 
-    /// How many endpoints have which status now. `model_is_new`: services may be gone, and leave the metric.
-    pub fn set_endpoints(&self, view: &HealthView, model_is_new: bool) {
+    /// How many endpoints of these services have which status now. `model_is_new`: services may be gone, and leave the
+    /// metric; the others are all among these.
+    pub fn set_endpoints(&self, view: &HealthView, services: &BTreeSet<Name>, model_is_new: bool) {
         if model_is_new {
             self.endpoints.clear();
         }
-        for (name, service) in &view.services {
-            let count = |wanted: EdsStatus| {
-                service
-                    .endpoints
-                    .iter()
-                    .filter(|e| e.status == Some(wanted))
-                    .count()
-            };
-            for status in EdsStatus::ALL {
-                let labels = StatusLabels {
-                    service: name.as_str().into(),
-                    status: status.as_str(),
-                };
-                self.endpoints
-                    .get_or_create(&labels)
-                    .set(i64::try_from(count(status)).unwrap_or(i64::MAX));
+        for (name, service) in services
+            .iter()
+            .filter_map(|name| view.services.get_key_value(name))
+        {
+            let mut counts: BTreeMap<&str, i64> =
+                EdsStatus::ALL.map(|status| (status.as_str(), 0)).into();
+            for endpoint in &service.endpoints {
+                // What EDS omits is STOPPED.
+                let status = endpoint
+                    .status
+                    .map_or(DetailedStatus::Stopped.as_str(), EdsStatus::as_str);
+                *counts.entry(status).or_default() += 1;
             }
-            let stopped = service
-                .endpoints
-                .iter()
-                .filter(|e| e.detailed == DetailedStatus::Stopped)
-                .count();
-            let labels = StatusLabels {
-                service: name.as_str().into(),
-                status: DetailedStatus::Stopped.as_str(),
-            };
-            self.endpoints
-                .get_or_create(&labels)
-                .set(i64::try_from(stopped).unwrap_or(i64::MAX));
+            for (status, count) in counts {
+                self.endpoints
+                    .get_or_create(&StatusLabels {
+                        service: name.as_str().into(),
+                        status,
+                    })
+                    .set(count);
+            }
         }
     }
 

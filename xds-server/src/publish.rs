@@ -32,7 +32,7 @@ use crate::resources;
 use crate::snapshot::{DanglingReference, FleetSnapshot, Resource, Snapshot};
 use crate::store::Store;
 
-/// How long further changes are gathered after one went out.
+/// How long further changes are gathered after one went out, at least; where rendering takes long, four times as long.
 pub const WINDOW: Duration = Duration::from_millis(20);
 
 /// How often stale votes are looked for (semantics V1), and endpoints counted.
@@ -79,21 +79,19 @@ pub async fn run(
     let mut caused_at: Option<Instant> = None;
     let mut may_publish_at = clock::now();
     loop {
-        let wake_at = [
-            caused_at.map(|_| may_publish_at),
-            publisher.registry.next_deadline(),
-        ];
-        let wake_at = wake_at
-            .into_iter()
-            .flatten()
-            .min()
-            .map(tokio::time::Instant::from_std);
+        // While something waits to go out, what time brings waits with it.
+        let wake_at = match caused_at {
+            Some(_) => Some(may_publish_at),
+            None => publisher.registry.next_deadline(),
+        };
+        let wake_at = wake_at.map(tokio::time::Instant::from_std);
+        // Not biased: a flood of reports must not keep a reload or a deadline waiting.
         tokio::select! {
-            biased;
             model = models.recv() => {
                 let Some(model) = model else { break };
                 let targets = publisher.registry.set_model(&model, now());
                 publisher.engine.set_targets(targets);
+                log_differences(&state.model, &model);
                 state.set_model(model);
             }
             received = reports.recv_many(&mut batch, BATCH), if probing => {
@@ -122,7 +120,9 @@ pub async fn run(
         let update = publisher.registry.update(now());
         publish(&publisher, &mut state, update, oldest, &outputs);
         caused_at = None;
-        may_publish_at = moment + WINDOW;
+        // A service of very many endpoints takes long to render; reports must still be read and deadlines met meanwhile.
+        let took = clock::now().saturating_duration_since(moment);
+        may_publish_at = moment + WINDOW.max(took * 4);
     }
     publisher.engine.shutdown();
     // What the engine's last reports said is still worth storing.
@@ -130,6 +130,7 @@ pub async fn run(
         publisher.registry.on_report(report);
     }
     let update = publisher.registry.update(now());
+    report(&update, &publisher.metrics);
     if let Some(store) = publisher.store {
         store.write(update.changes);
         store.close().await;
@@ -153,16 +154,18 @@ fn now() -> Now {
 fn publish(
     publisher: &Publisher,
     state: &mut State,
-    update: Update,
+    mut update: Update,
     caused_at: Instant,
     outputs: &Outputs,
 ) {
     report(&update, &publisher.metrics);
     if let Some(store) = &publisher.store {
-        store.write(update.changes);
+        store.write(std::mem::take(&mut update.changes));
     }
     let view = publisher.registry.view();
-    publisher.metrics.set_endpoints(&view, state.model_is_new);
+    publisher
+        .metrics
+        .set_endpoints(&view, &update.services, state.model_is_new);
     if state.render(&update.services, &view) {
         match state.assemble() {
             Ok(fleets) => drop(
@@ -191,13 +194,17 @@ fn report(update: &Update, metrics: &Metrics) {
             "no endpoint is known to be healthy and some are not judged yet; those are served until they are judged"
         );
     }
+    for service in &update.unpinned {
+        tracing::info!(%service, "there are enough fresh votes again: statuses follow them");
+    }
     for (service, endpoints) in &update.pinned {
         tracing::warn!(%service, endpoints, "too few fresh votes (V3): statuses are pinned to what they were");
     }
 }
 
 fn log(transition: &Transition) {
-    let ms = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
+    // To the microsecond: more is noise, and binary fractions read badly.
+    let ms = |time: Option<Duration>| time.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3);
     let (reason, times) = (transition.reason.as_ref(), transition.times);
     tracing::info!(
         service = %transition.service,
@@ -213,9 +220,65 @@ fn log(transition: &Transition) {
         first_byte_ms = ms(times.and_then(|times| times.first_byte)),
         total_ms = ms(times.map(|times| times.total)),
         vantage = transition.vantage.as_deref(),
-        rule = %transition.rule,
+        rule = transition.rule.to_string(),
         "endpoint {} → {}", transition.from.as_str(), transition.to.as_str(),
     );
+}
+
+/// Says what a new model brings and takes: a half-written file can be valid, and what it lacks leaves every Envoy.
+fn log_differences(before: &Model, after: &Model) {
+    let services = |model: &Model| {
+        model
+            .services
+            .keys()
+            .map(ToString::to_string)
+            .collect::<BTreeSet<_>>()
+    };
+    let fleets = |model: &Model| {
+        model
+            .fleets
+            .iter()
+            .map(|fleet| fleet.name.to_string())
+            .collect::<BTreeSet<_>>()
+    };
+    let listeners = |model: &Model| {
+        let of_fleet = |fleet: &Arc<Fleet>| {
+            let names = fleet
+                .listeners
+                .iter()
+                .map(|listener| format!("{}/{}", fleet.name, listener.name));
+            names.collect::<Vec<_>>()
+        };
+        model
+            .fleets
+            .iter()
+            .flat_map(of_fleet)
+            .collect::<BTreeSet<_>>()
+    };
+    for (what, before, after) in [
+        ("services", services(before), services(after)),
+        ("fleets", fleets(before), fleets(after)),
+        ("listeners", listeners(before), listeners(after)),
+    ] {
+        let names = |names: std::collections::btree_set::Difference<'_, String>| {
+            names
+                .take(20)
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        if after.difference(&before).next().is_some() {
+            tracing::info!("{what} added: {}", names(after.difference(&before)));
+        }
+        if before.difference(&after).next().is_some() {
+            tracing::warn!("{what} removed: {}", names(before.difference(&after)));
+        }
+    }
+    if after.fleets.is_empty() {
+        tracing::warn!(
+            "the configuration has no fleet: every Envoy is refused, and keeps what it has"
+        );
+    }
 }
 
 /// What was rendered last.

@@ -4,8 +4,8 @@
 //! file is a redb database, whose commits are atomic: after a `kill -9` at any moment it holds some moment's state whole.
 //! Values are protobuf (`vitals.prober.v1`), so that older and newer versions read each other's.
 //!
-//! Writes never hold up the health path: changes are gathered, newest per key, and a task commits them as fast as the
-//! disk takes them. What is lost by a kill is the last commit's worth, milliseconds of verdicts, which probes make anew.
+//! Writes never hold up the health path: changes are gathered, newest per key, and a task commits them a few times a
+//! second. What is lost by a kill is the last commit's worth, milliseconds of verdicts, which probes make anew.
 //!
 //! Not here: what a record means (`health::registry`).
 
@@ -15,8 +15,9 @@ mod file;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -26,12 +27,30 @@ use self::file::StateFile;
 pub use self::file::{OpenError, STATE_FILE};
 use crate::health::registry::{Change, EndpointKey, EndpointRecord, Records, TargetRecord};
 
+/// How long changes are gathered after a commit: a commit waits for the disk, and a flapping fleet makes many changes.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// How long to wait after a commit that failed: a full disk stays full for a while.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
 /// Changes not yet on disk: the newest per key, so never more than there are keys.
 #[derive(Debug, Default)]
 struct Pending {
     targets: BTreeMap<StateKey, Option<TargetRecord>>,
     endpoints: BTreeMap<EndpointKey, Option<EndpointRecord>>,
     closing: bool,
+}
+
+impl Pending {
+    /// Takes changes back that could not be written, where there are no newer ones.
+    fn put_back(&mut self, older: Self) {
+        for (key, record) in older.targets {
+            self.targets.entry(key).or_insert(record);
+        }
+        for (key, record) in older.endpoints {
+            self.endpoints.entry(key).or_insert(record);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +83,7 @@ impl Store {
         let (file, records) = StateFile::open(dir)?;
         let queue = Arc::new(Queue::default());
         // Ends when `close` has set `closing` and the last changes are written.
-        let writer = tokio::spawn(write(file, Arc::clone(&queue)));
+        let writer = tokio::spawn(write(file, dir.to_owned(), Arc::clone(&queue)));
         Ok((Self { queue, writer }, records))
     }
 
@@ -94,8 +113,8 @@ impl Store {
     }
 }
 
-async fn write(file: StateFile, queue: Arc<Queue>) {
-    let file = Arc::new(file);
+async fn write(file: StateFile, dir: PathBuf, queue: Arc<Queue>) {
+    let mut open = Some(file);
     loop {
         queue.added.notified().await;
         let taken = queue.with(|pending| {
@@ -109,21 +128,46 @@ async fn write(file: StateFile, queue: Arc<Queue>) {
             )
         });
         let closing = taken.closing;
-        if !(taken.targets.is_empty() && taken.endpoints.is_empty()) {
-            let file = Arc::clone(&file);
-            match tokio::task::spawn_blocking(move || file.commit(&taken.targets, &taken.endpoints))
-                .await
-            {
-                Ok(Ok(())) => {}
-                // The next change of a key writes it anew; until then a restart starts from what was stored before.
-                Ok(Err(error)) => {
-                    tracing::error!(%error, "cannot store state; a restart would start from an older one")
-                }
-                Err(error) => tracing::error!(%error, "storing state failed"),
+        let (file, dir) = (open.take(), dir.clone());
+        let mut pause = GATHER;
+        match tokio::task::spawn_blocking(move || commit(file, &dir, taken)).await {
+            Ok((file, None)) => open = file,
+            Ok((file, Some((taken, problem)))) => {
+                open = file;
+                tracing::error!(%problem, "cannot store state; trying again, and a restart before that starts from an older one");
+                queue.with(|pending| pending.put_back(taken));
+                queue.added.notify_one();
+                pause = AFTER_FAILURE;
             }
+            Err(error) => tracing::error!(%error, "storing state failed"),
         }
         if closing {
             return;
         }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Writes changes. A file that failed once is closed, because the database takes no more, and opened anew next time; one
+/// that was removed is made anew. Gives back the file, and the changes if they could not be written.
+fn commit(
+    file: Option<StateFile>,
+    dir: &Path,
+    taken: Pending,
+) -> (Option<StateFile>, Option<(Pending, String)>) {
+    let file = file.filter(|file| {
+        let there = file.is_there();
+        if !there {
+            tracing::error!(dir = %dir.display(), "the state file was removed; a new one holds only what changes from now on");
+        }
+        there
+    });
+    let file = match file.map_or_else(|| StateFile::open(dir).map(|(file, _)| file), Ok) {
+        Ok(file) => file,
+        Err(error) => return (None, Some((taken, error.to_string()))),
+    };
+    match file.commit(&taken.targets, &taken.endpoints) {
+        Ok(()) => (Some(file), None),
+        Err(error) => (None, Some((taken, error.to_string()))),
     }
 }

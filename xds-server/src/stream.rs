@@ -8,11 +8,11 @@
 //!
 //! SotW and delta share everything but the reading of a request and the shape of a response. Responses are *pulled*:
 //! the owner calls [`Stream::next`] when the transport can take one, and gets the difference between what the client
-//! was sent and the newest snapshot. So a slow client never has a queue of old states, only a larger difference.
+//! was sent and the newest snapshot. So a slow client never has a long queue of old states, only a larger difference.
 //!
 //! Order of a pass (xDS protocol, "eventual consistency considerations"):
-//! additions Cluster → ClusterLoadAssignment → Listener → RouteConfiguration, then removals the other way round. A
-//! cluster that is sent anew takes its load assignment along, because a delta Envoy does not ask again (design 5.7).
+//! additions Cluster → ClusterLoadAssignment → Listener → RouteConfiguration, then removals the other way round, save
+//! that listeners leave with the additions, because a new one may want the address of an old one. A cluster that is sent anew takes its load assignment along, because a delta Envoy does not ask again (design 5.7).
 //! Nothing waits for an ACK: an Envoy withholds the ACK of a warming cluster until it has the endpoints.
 //!
 //! After a NACK a resource is sent again only when its content changes or the client asks for it by name (design 5.8):
@@ -43,6 +43,11 @@ pub const MAX_NAME_BYTES: usize = 32 << 20;
 /// About how many bytes of resources go into one response, where the protocol lets a set be sent in parts. gRPC clients
 /// refuse messages over 4 MiB by default.
 pub const RESPONSE_BYTES: usize = 1 << 20;
+
+/// Responses of one type that may wait for an answer. What lies unread in a slow client's buffers is old by the time it
+/// is read; beyond these it gets nothing until it answers, and then the newest. Clusters are exempt: an Envoy withholds
+/// their ACK while one warms, for 15 s if need be.
+pub const MAX_UNANSWERED: usize = 16;
 
 /// The two transports of the xDS protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,19 +150,23 @@ impl Stream {
         let subscription = slot.get_or_insert_with(|| Subscription::new(kind));
         let mut received = Received::Subscription(kind);
         if !first && !request.response_nonce.is_empty() {
-            // A nonce that we never sent for this type on this stream can come from a stream before (then there was no
-            // response yet, and the request subscribes) or from a confused client; both are decided by `is_last`.
-            if !subscription.acks().nothing_sent()
-                && !subscription.acks().is_last(&request.response_nonce)
-            {
-                return Ok(Received::Stale(kind));
-            }
+            let current = subscription.acks().nothing_sent()
+                || subscription.acks().is_last(&request.response_nonce);
+            // A refusal counts also when a newer response is on its way already.
             if let Some(answer) =
-                subscription
-                    .acks_mut()
-                    .answer(&request.response_nonce, request.error_detail, now)
+                subscription.answer(&request.response_nonce, request.error_detail, now)
             {
                 received = answer.map_or(Received::Ack(kind), |nack| Received::Nack(kind, nack));
+            }
+            // A nonce that we never sent for this type on this stream can come from a stream before (then there was no
+            // response yet, and the request subscribes) or from a confused client.
+            if !current {
+                let refused = matches!(received, Received::Nack(..));
+                return Ok(if refused {
+                    received
+                } else {
+                    Received::Stale(kind)
+                });
             }
         }
         if subscription.set_names(request.resource_names)? && matches!(received, Received::Ack(_)) {
@@ -197,10 +206,7 @@ impl Stream {
         }
         let changes = !request.resource_names_subscribe.is_empty()
             || !request.resource_names_unsubscribe.is_empty();
-        let answer =
-            subscription
-                .acks_mut()
-                .answer(&request.response_nonce, request.error_detail, now);
+        let answer = subscription.answer(&request.response_nonce, request.error_detail, now);
         subscription.subscribe(request.resource_names_subscribe)?;
         subscription.unsubscribe(&request.resource_names_unsubscribe);
         Ok(match answer {
@@ -211,37 +217,51 @@ impl Stream {
         })
     }
 
-    /// The next response that brings the client closer to `fleet`, or `None` when it has everything. The response counts
-    /// as sent from here on.
+    /// The next response that brings the client closer to `fleet`, or `None` when it has everything, or must answer
+    /// first. The response counts as sent from here on.
     pub fn next(&mut self, fleet: &FleetSnapshot) -> Option<Response> {
         let additions = ResourceType::ALL
             .into_iter()
             .find_map(|kind| self.additions(kind, fleet));
-        additions.or_else(|| {
-            ResourceType::ALL
-                .into_iter()
-                .rev()
-                .find_map(|kind| self.removals(kind, fleet))
-        })
+        if additions.is_some() {
+            return additions;
+        }
+        // What cannot be said yet may still refer to what is to be removed.
+        let transport = self.transport;
+        let mut of_types = ResourceType::ALL.into_iter().zip(&self.subscriptions);
+        let waits = of_types.any(|(kind, subscription)| {
+            subscription.as_ref().is_some_and(|subscription| {
+                subscription.must_answer_first()
+                    || subscription.waits_for_held(transport, fleet.of_type(kind))
+            })
+        });
+        if waits {
+            return None;
+        }
+        ResourceType::ALL
+            .into_iter()
+            .rev()
+            .find_map(|kind| self.removals(kind, fleet))
     }
 
     /// Where every subscribed type stands, for `/v1/clients`.
-    pub fn status(&self) -> impl Iterator<Item = (ResourceType, SubscriptionStatus)> + '_ {
+    pub fn status(&mut self) -> impl Iterator<Item = (ResourceType, SubscriptionStatus)> + '_ {
         ResourceType::ALL
             .into_iter()
-            .zip(&self.subscriptions)
+            .zip(&mut self.subscriptions)
             .filter_map(|(kind, subscription)| {
-                let subscription = subscription.as_ref()?;
-                Some((kind, subscription.acks().status(subscription.interest())))
+                let subscription = subscription.as_mut()?;
+                let interest = subscription.interest();
+                Some((kind, subscription.acks().status(interest)))
             })
     }
 
     fn additions(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
-        let transport = self.transport;
+        let (transport, nonce) = (self.transport, self.last_nonce + 1);
         let batch = self
             .slot(kind)
             .as_mut()?
-            .additions(transport, fleet.of_type(kind))?;
+            .additions(transport, fleet.of_type(kind), nonce)?;
         if kind == ResourceType::Cluster
             && let Some(assignments) = self.slot(ResourceType::ClusterLoadAssignment)
         {
@@ -284,7 +304,8 @@ impl Stream {
     }
 
     /// A client that says it has a load assignment has forgotten it if the cluster has changed meanwhile (xds.md bug 9):
-    /// its word is taken only for clusters that it also has in the version that we serve.
+    /// its word is taken only for clusters that it also says to have. (Of those the ones that have changed are sent, and
+    /// take their load assignment along.)
     fn distrust_unproven_assignments(&mut self, kind: ResourceType) {
         if kind != ResourceType::ClusterLoadAssignment {
             return;

@@ -94,6 +94,19 @@ pub struct Vote {
     pub latency_ms: Option<f64>,
     /// Whether the vote counts (semantics V1).
     pub fresh: bool,
+    /// The last probe that did not pass, also where it changed nothing.
+    pub last_failure: Option<Failure>,
+}
+
+/// A probe that did not pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// When it ended.
+    pub at: String,
+    /// FAIL, TIMEOUT, or INCONCLUSIVE: our own fault, which says nothing of the endpoint.
+    pub outcome: String,
+    /// Why.
+    pub reason: Reason,
 }
 
 /// One element of `/v1/clients`.
@@ -183,6 +196,11 @@ fn vote(view: &VoteView) -> Vote {
         last_probe_at: last.map(|(at, _)| rfc3339(at)),
         latency_ms: last.map(|(_, latency)| latency.as_secs_f64() * 1e3),
         fresh: view.fresh,
+        last_failure: view.pulse.last_failure().map(|failure| Failure {
+            at: rfc3339(failure.at),
+            outcome: failure.result.as_str().into(),
+            reason: reason(&failure.reason),
+        }),
     }
 }
 

@@ -1,14 +1,17 @@
 //! What `vitals serve` takes (design 4.1).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::source_address;
+
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Configuration: files, or folders of *.yaml. Read again when they change.
+    /// Configuration: files, or folders of *.yaml and *.yml; in the variable, with commas between. Read again when they
+    /// change.
     #[arg(long, required = true, num_args = 1.., value_name = "PATH", env = "VITALS_CONFIG", value_delimiter = ',')]
     pub config: Vec<PathBuf>,
     /// Where Envoys connect.
@@ -27,6 +30,10 @@ pub struct ServeArgs {
         default_value = "127.0.0.1:18001"
     )]
     pub admin_listen: SocketAddr,
+    /// The address that probes come from, one of this machine's. Default: as its routes choose. Endpoints of the other
+    /// family cannot be probed then.
+    #[arg(long, value_name = "IP", env = "VITALS_SOURCE_ADDRESS", value_parser = source_address::parse)]
+    pub source_address: Option<IpAddr>,
     /// Where the last known state is kept. Without it a restart starts from the first probes.
     #[arg(long, value_name = "DIR", env = "VITALS_STATE_DIR")]
     pub state_dir: Option<PathBuf>,

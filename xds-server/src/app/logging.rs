@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::TryInitError;
 
@@ -15,6 +16,9 @@ pub(super) enum LoggingError {
         "{0}; a level (error, warn, info, debug, trace) or e.g. info,vitals::ads=debug is right"
     )]
     Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// A word that would silently mute everything.
+    #[error("{0:?} is not a level; error, warn, info, debug, trace and off are")]
+    Level(String),
     /// There is a log already.
     #[error(transparent)]
     Twice(#[from] TryInitError),
@@ -23,7 +27,14 @@ pub(super) enum LoggingError {
 /// Starts the process's log.
 pub(super) fn start(format: LogFormat, filter: &str) -> Result<(), LoggingError> {
     use tracing_subscriber::util::SubscriberInitExt;
-    let filter = EnvFilter::builder().parse(filter)?;
+    // The parser takes a bare word for the name of a target, so a typo in a level would mute the server.
+    for directive in filter.split(',').map(str::trim) {
+        if !directive.contains('=') && directive.parse::<LevelFilter>().is_err() {
+            return Err(LoggingError::Level(directive.into()));
+        }
+    }
+    // The file watcher would log every write to a log file that lies beside the configuration, and so on for ever.
+    let filter = EnvFilter::builder().parse(format!("notify=info,{filter}"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

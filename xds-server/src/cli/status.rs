@@ -1,13 +1,14 @@
 //! `vitals status`: the table of `/v1/endpoints`.
 
-use std::io::Write;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 
-use crate::admin::api::{Endpoint, Reason};
+use super::print;
+use crate::admin::api::{Endpoint, Reason, Vote};
 
 /// How long the server may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -61,24 +62,26 @@ pub(super) fn run(args: &StatusArgs) -> ExitCode {
             second.tick().await;
             // A server that is away for a moment is a line, not the end of the watch.
             let text = show(args).unwrap_or_default();
-            if print(&format!("\x1b[2J\x1b[H{text}")) != ExitCode::SUCCESS {
+            // Only a terminal can be wiped; whoever reads a pipe gets one document after the other.
+            let wipe = if std::io::stdout().is_terminal() {
+                "\x1b[2J\x1b[H"
+            } else {
+                ""
+            };
+            if print(&format!("{wipe}{text}")) != ExitCode::SUCCESS {
                 return ExitCode::FAILURE;
             }
         }
     })
 }
 
-/// A closed pipe ends the command without a panic.
-fn print(text: &str) -> ExitCode {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_closed) => ExitCode::FAILURE,
-    }
-}
-
 fn show(args: &StatusArgs) -> Result<String, ExitCode> {
-    let url = format!("{}/v1/endpoints", args.admin.trim_end_matches('/'));
+    let scheme = if args.admin.contains("://") {
+        ""
+    } else {
+        "http://"
+    };
+    let url = format!("{scheme}{}/v1/endpoints", args.admin.trim_end_matches('/'));
     let fail = |problem: String| {
         eprintln!("{url}: {problem}; is the server running, and is --admin its admin address?");
         ExitCode::FAILURE
@@ -118,20 +121,7 @@ fn table(endpoints: &[Endpoint]) -> String {
         "SERVICE", "GROUP", "ENDPOINT", "STATUS", "EDS", "SINCE", "VOTES", "RULE", "REASON",
     ]);
     for endpoint in endpoints {
-        let reason = |reason: &Reason| format!("{}: {}", reason.code, reason.text);
-        let votes = endpoint.votes.iter().map(|vote| {
-            let verdict = vote.verdict.as_deref().unwrap_or("PROBING");
-            let against = if vote.opposing > 0 {
-                format!(" ({} against)", vote.opposing)
-            } else {
-                String::new()
-            };
-            format!(
-                "{}={verdict}{against}{}",
-                vote.vantage,
-                if vote.fresh { "" } else { " stale" }
-            )
-        });
+        let votes: Vec<String> = endpoint.votes.iter().map(shown).collect();
         let address = match endpoint.address.contains(':') {
             true => format!("[{}]:{}", endpoint.address, endpoint.port),
             false => format!("{}:{}", endpoint.address, endpoint.port),
@@ -143,9 +133,9 @@ fn table(endpoints: &[Endpoint]) -> String {
             endpoint.detailed_status.clone(),
             endpoint.status.clone().unwrap_or_else(|| "-".into()),
             endpoint.since.clone(),
-            votes.collect::<Vec<_>>().join(" "),
+            votes.join(" "),
             endpoint.rule.clone(),
-            endpoint.reason.as_ref().map(reason).unwrap_or_default(),
+            why(endpoint),
         ]);
     }
     let mut out: String = table
@@ -156,4 +146,33 @@ fn table(endpoints: &[Endpoint]) -> String {
         out.push_str("no endpoints\n");
     }
     out
+}
+
+fn shown(vote: &Vote) -> String {
+    let verdict = vote.verdict.as_deref().unwrap_or("PROBING");
+    let against = match vote.opposing {
+        0 => String::new(),
+        n => format!(" ({n} against)"),
+    };
+    format!(
+        "{}={verdict}{against}{}",
+        vote.vantage,
+        if vote.fresh { "" } else { " stale" }
+    )
+}
+
+/// What the deciding probe met; and what the last failed one met, where that is what keeps the endpoint from another
+/// verdict: it speaks against the present one, or says nothing at all.
+fn why(endpoint: &Endpoint) -> String {
+    let reason = |reason: &Reason| format!("{}: {}", reason.code, reason.text);
+    let decided = endpoint.reason.as_ref().map(reason);
+    let telling = |vote: &&Vote| vote.verdict.is_none() || vote.opposing > 0 || !vote.fresh;
+    let last = endpoint
+        .votes
+        .iter()
+        .filter(telling)
+        .find_map(|vote| vote.last_failure.as_ref());
+    let last = last.map(|failure| format!("last {}: {}", failure.outcome, reason(&failure.reason)));
+    let both: Vec<String> = decided.into_iter().chain(last).collect();
+    both.join("; ")
 }

@@ -32,7 +32,7 @@ use vitals_prober::tally::{Step, TallyState, Verdict};
 use vitals_prober::target::{Pulse, StateKey};
 
 use super::{HealthView, Now, ServiceView, Transition, VoteView, freshness};
-use crate::model::{AdminState, Locality, Name, Service};
+use crate::model::{Locality, Name, Service};
 
 /// What an endpoint of a service is called in the store: the service's name and the serving address.
 pub type EndpointKey = (Name, SocketAddr);
@@ -92,6 +92,8 @@ pub struct Update {
     pub benefit_of_doubt: Vec<Name>,
     /// Services whose endpoints are now pinned, with how many (semantics V3): one event each.
     pub pinned: Vec<(Name, usize)>,
+    /// Services of which no endpoint is pinned any more: one event each.
+    pub unpinned: Vec<Name>,
 }
 
 /// The longest that a service's load assignment is held (design 5.3).
@@ -245,6 +247,9 @@ impl Registry {
                 if evaluation.benefit_of_doubt {
                     update.benefit_of_doubt.push(name.clone());
                 }
+                if evaluation.unpinned {
+                    update.unpinned.push(name.clone());
+                }
                 if evaluation.newly_pinned > 0 {
                     update.pinned.push((name.clone(), evaluation.newly_pinned));
                 }
@@ -279,11 +284,5 @@ impl Watch {
             fresh: self.fresh,
             pulse: Arc::clone(&self.pulse),
         }
-    }
-}
-
-impl ServiceState {
-    fn is_served(state: AdminState, weight: Option<u32>) -> bool {
-        state == AdminState::Active && weight.is_some()
     }
 }

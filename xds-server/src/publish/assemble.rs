@@ -2,7 +2,8 @@
 //!
 //! In: what was rendered, and what the fleet was served before. Out: a [`FleetSnapshot`]. A service whose load
 //! assignment is held (design 5.3) warms in the Envoy. A listener or a route that leads to it would fail requests
-//! meanwhile, so it stays as it was, together with what it refers to; one that is new is held too.
+//! meanwhile, so it stays as it was, together with what it refers to; one that is new is held too, and while it is, no
+//! listener leaves, because the new one may be an old one under another name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -66,6 +67,15 @@ pub(super) fn assemble<'a>(
             }
         } else {
             there.insert(id(resource), Arc::clone(resource));
+        }
+    }
+    if let Some(before) = before
+        && held.iter().any(|(kind, _)| *kind == ResourceType::Listener)
+    {
+        for old in before.of_type(ResourceType::Listener).resources().values() {
+            if !there.contains_key(&id(old)) {
+                carry(old, before, &mut there, &mut held);
+            }
         }
     }
     FleetSnapshot::new(
@@ -154,6 +164,17 @@ mod tests {
         vec![Arc::new(resources::listener(&listener)), Arc::new(routes)]
     }
 
+    /// A TCP listener on the address of the one that [`to`] makes.
+    fn renamed(service: &str) -> Vec<Arc<Resource>> {
+        let kind = ListenerKind::Tcp(name(service));
+        let listener = Listener {
+            name: name("web"),
+            address: "127.0.0.1:80".parse().unwrap(),
+            kind,
+        };
+        vec![Arc::new(resources::listener(&listener))]
+    }
+
     fn served(
         services: &[Rendered],
         listeners: &[Arc<Resource>],
@@ -200,5 +221,18 @@ mod tests {
         let after = served(&[rendered("cart", false)], &to("cart"), Some(&during));
         assert_ne!(after.of_type(RouteConfiguration).version(), old);
         assert_eq!(names(&after, Cluster), ["cart"]);
+    }
+
+    #[test]
+    fn no_listener_leaves_while_its_successor_is_held() {
+        let before = served(&[rendered("shop", false)], &to("shop"), None);
+        let during = served(&[rendered("cart", true)], &renamed("cart"), Some(&before));
+        assert_eq!(names(&during, Lds), ["http"]);
+        assert_eq!(names(&during, Cluster), ["cart", "shop"]);
+        let after = served(&[rendered("cart", false)], &renamed("cart"), Some(&during));
+        assert_eq!(
+            (names(&after, Lds), names(&after, Cluster)),
+            (vec!["web"], vec!["cart"])
+        );
     }
 }

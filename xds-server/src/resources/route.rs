@@ -1,6 +1,6 @@
 //! An HTTP listener's RouteConfiguration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::route::v3 as pb;
@@ -45,25 +45,39 @@ fn virtual_hosts(
     protocol_of: impl Fn(&Name) -> Protocol,
 ) -> Vec<pb::VirtualHost> {
     let mut domains: Vec<&String> = Vec::new();
-    for domain in routes.iter().flat_map(|route| &route.domains) {
-        if !domains.contains(&domain) {
-            domains.push(domain);
+    let mut routes_of: HashMap<&String, Vec<usize>> = HashMap::new();
+    for (index, route) in routes.iter().enumerate() {
+        for domain in &route.domains {
+            let of_domain = routes_of.entry(domain).or_insert_with(|| {
+                domains.push(domain);
+                Vec::new()
+            });
+            if of_domain.last() != Some(&index) {
+                of_domain.push(index);
+            }
         }
     }
     let mut hosts: Vec<pb::VirtualHost> = Vec::new();
+    let mut host_of: HashMap<&[usize], usize> = HashMap::new();
     for domain in domains {
-        let of_domain = routes.iter().filter(|route| route.domains.contains(domain));
-        let of_domain: Vec<pb::Route> = of_domain
-            .map(|route| http_route(route, protocol_of(&route.service)))
-            .collect();
-        match hosts.iter_mut().find(|host| host.routes == of_domain) {
+        let of_domain = routes_of.get(domain).map_or(&[][..], Vec::as_slice);
+        match host_of
+            .get(of_domain)
+            .and_then(|place| hosts.get_mut(*place))
+        {
             Some(host) => host.domains.push(domain.clone()),
-            None => hosts.push(pb::VirtualHost {
-                name: domain.clone(),
-                domains: vec![domain.clone()],
-                routes: of_domain,
-                ..pb::VirtualHost::default()
-            }),
+            None => {
+                host_of.insert(of_domain, hosts.len());
+                let of_host = of_domain.iter().filter_map(|index| routes.get(*index));
+                hosts.push(pb::VirtualHost {
+                    name: domain.clone(),
+                    domains: vec![domain.clone()],
+                    routes: of_host
+                        .map(|route| http_route(route, protocol_of(&route.service)))
+                        .collect(),
+                    ..pb::VirtualHost::default()
+                });
+            }
         }
     }
     hosts

@@ -28,7 +28,7 @@ const CACHE_BYTES: usize = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory cannot be made or written.
-    #[error("state directory {dir}: {source}")]
+    #[error("state directory {dir} cannot be used")]
     Directory {
         /// The directory.
         dir: PathBuf,
@@ -66,6 +66,7 @@ enum Rejected {
 #[derive(Debug)]
 pub(super) struct StateFile {
     database: Database,
+    path: PathBuf,
 }
 
 impl StateFile {
@@ -99,11 +100,19 @@ impl StateFile {
         read(&path).map_err(|rejected| file_error(format!("cannot make a new one: {rejected:?}")))
     }
 
+    /// Whether the file is still where it was opened: somebody may have removed it, and what is written then is lost.
+    pub(super) fn is_there(&self) -> bool {
+        self.path.exists()
+    }
+
     pub(super) fn commit(
         &self,
         targets: &BTreeMap<StateKey, Option<TargetRecord>>,
         endpoints: &BTreeMap<EndpointKey, Option<EndpointRecord>>,
     ) -> Result<(), redb::Error> {
+        if targets.is_empty() && endpoints.is_empty() {
+            return Ok(());
+        }
         let transaction = self.database.begin_write()?;
         {
             let mut table = transaction.open_table(TARGETS)?;
@@ -155,7 +164,10 @@ fn open_and_read(path: &Path) -> Result<(StateFile, Records), Rejected> {
         }
         other => Rejected::Unusable(other.to_string()),
     })?;
-    let file = StateFile { database };
+    let file = StateFile {
+        database,
+        path: path.to_owned(),
+    };
     let records = file
         .read_all()
         .map_err(|error| Rejected::Unusable(error.to_string()))?;

@@ -132,6 +132,18 @@ async fn a_damaged_or_foreign_file_is_set_aside_and_the_store_starts_empty() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_removed_while_it_was_open_is_made_anew() {
+    let dir = filled().await;
+    let (store, _) = Store::open(dir.path()).unwrap();
+    std::fs::remove_file(dir.path().join(STATE_FILE)).unwrap();
+    store.write(change(3, Verdict::Healthy).into());
+    store.close().await;
+    let (store, records) = Store::open(dir.path()).unwrap();
+    assert_eq!(records.endpoints.len(), 1, "what changed after the removal");
+    store.close().await;
+}
+
+#[tokio::test]
 async fn an_empty_file_is_a_new_one() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join(STATE_FILE), b"").unwrap();

@@ -30,12 +30,12 @@ pub struct Nack {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionStatus {
     /// The names subscribed to; `*` stands for all.
-    pub subscribed: Vec<Arc<str>>,
+    pub subscribed: Arc<[Arc<str>]>,
     /// The version of the last response.
     pub sent_version: Option<Arc<str>>,
     /// The version of the last response that the client took.
     pub acked_version: Option<Arc<str>>,
-    /// The last refusal that no later ACK has followed.
+    /// The last refusal, while the client still lacks what it refused.
     pub nack: Option<Nack>,
 }
 
@@ -45,7 +45,8 @@ pub(super) struct Acks {
     last_nonce: u64,
     sent_version: Option<Arc<str>>,
     acked_version: Option<Arc<str>>,
-    nack: Option<Nack>,
+    /// With the nonce of the response that was refused.
+    nack: Option<(u64, Nack)>,
 }
 
 impl Acks {
@@ -62,17 +63,24 @@ impl Acks {
         self.last_nonce == 0
     }
 
+    /// How many responses wait for an answer.
+    pub(super) fn unanswered(&self) -> usize {
+        self.outstanding.len()
+    }
+
     pub(super) fn is_last(&self, nonce: &str) -> bool {
         parse_nonce(nonce) == Some(self.last_nonce)
     }
 
     /// Takes the answer to a response: `None` when the nonce is none that waits for one, else the NACK, if it is one.
-    /// Responses before it count as answered too: a client answers in order.
+    /// Responses before it count as answered too: a client answers in order. `stands`: whether the client still lacks
+    /// what it refused of the response of that nonce.
     pub(super) fn answer(
         &mut self,
         nonce: &str,
         error: Option<Status>,
         now: SystemTime,
+        stands: impl Fn(u64) -> bool,
     ) -> Option<Option<Nack>> {
         let nonce = parse_nonce(nonce)?;
         let place = self
@@ -82,7 +90,7 @@ impl Acks {
         let (_, version) = self.outstanding.drain(..=place).next_back()?;
         let Some(error) = error else {
             self.acked_version = Some(version);
-            self.nack = None;
+            self.nack = self.nack.take().filter(|(refused, _)| stands(*refused));
             return Some(None);
         };
         let mut message = error.message;
@@ -92,16 +100,16 @@ impl Acks {
             message,
             at: now,
         };
-        self.nack = Some(nack.clone());
+        self.nack = Some((nonce, nack.clone()));
         Some(Some(nack))
     }
 
-    pub(super) fn status(&self, subscribed: Vec<Arc<str>>) -> SubscriptionStatus {
+    pub(super) fn status(&self, subscribed: Arc<[Arc<str>]>) -> SubscriptionStatus {
         SubscriptionStatus {
             subscribed,
             sent_version: self.sent_version.clone(),
             acked_version: self.acked_version.clone(),
-            nack: self.nack.clone(),
+            nack: self.nack.as_ref().map(|(_, nack)| nack.clone()),
         }
     }
 }

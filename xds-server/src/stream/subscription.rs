@@ -1,48 +1,53 @@
-//! What a client wants of one type, what it has, and the difference to a snapshot.
+//! What a client wants of one type, and what it has.
 //!
-//! In: names subscribed and given up. Out: [`Batch`]es of what is missing, additions and removals apart.
+//! In: names subscribed and given up, answers to responses. Out: [`Batch`]es of what is missing (`difference`).
 //!
 //! Wildcard in its forms (xDS protocol, "how the client specifies what resources to return"): `*`; and the legacy form,
 //! a first request without names, for Cluster and Listener. In SotW the legacy wildcard ends with the first request that
 //! has names, and an empty list after that means nothing; in delta it stays until `*` is unsubscribed.
 
+mod difference;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use super::acks::Acks;
-use super::{MAX_NAME_BYTES, MAX_NAMES, RESPONSE_BYTES, Refusal, Transport};
-use crate::resources::empty_assignment;
-use crate::snapshot::{Resource, ResourceType, TypeSnapshot};
+use envoy_types::pb::google::rpc::Status;
+
+pub(super) use self::difference::Batch;
+use super::acks::{Acks, Nack};
+use super::{MAX_NAME_BYTES, MAX_NAMES, MAX_UNANSWERED, Refusal};
+use crate::snapshot::{Resource, ResourceType};
 
 const WILDCARD: &str = "*";
 
-/// What is sent together.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) resources: Vec<Arc<Resource>>,
-    /// Names of the resources that the client does not have in this version.
-    pub(super) changed: Vec<Arc<str>>,
-    pub(super) removed: Vec<Arc<str>>,
-    pub(super) is_answer: bool,
-}
-
-/// What a client has of one resource, as far as we know.
+/// What a client has of one resource, as far as we know, and since which response (its nonce).
 #[derive(Debug)]
 enum Known {
     /// It said so when it connected (`initial_resource_versions`).
     Claimed(Arc<str>),
     /// We sent it on this stream.
-    Sent(Arc<Resource>),
+    Sent(Arc<Resource>, u64),
+    /// We sent an empty load assignment, because there is none.
+    StandIn(u64),
     /// We said that it does not exist.
     Absent,
 }
 
 impl Known {
+    /// The version of the real resource that the client has.
     fn version(&self) -> Option<&Arc<str>> {
         match self {
             Self::Claimed(version) => Some(version),
-            Self::Sent(resource) => Some(resource.version()),
-            Self::Absent => None,
+            Self::Sent(resource, _) => Some(resource.version()),
+            Self::StandIn(_) | Self::Absent => None,
+        }
+    }
+
+    fn nonce(&self) -> Option<u64> {
+        match self {
+            Self::Sent(_, nonce) | Self::StandIn(nonce) => Some(*nonce),
+            Self::Claimed(_) | Self::Absent => None,
         }
     }
 }
@@ -63,6 +68,8 @@ pub(super) struct Subscription {
     dropped: BTreeSet<Arc<str>>,
     /// A request waits for a response even if that is empty.
     answer_due: bool,
+    /// `names` as they are shown, until they change.
+    shown: Option<Arc<[Arc<str>]>>,
     /// The state of the snapshot that the client is known to have in full.
     in_step_with: Option<u128>,
     acks: Acks,
@@ -81,6 +88,7 @@ impl Subscription {
             dropped: BTreeSet::new(),
             answer_due: false,
             in_step_with: None,
+            shown: None,
             acks: Acks::default(),
         }
     }
@@ -93,9 +101,32 @@ impl Subscription {
         &mut self.acks
     }
 
-    pub(super) fn interest(&self) -> Vec<Arc<str>> {
-        let all = self.wildcard.then(|| WILDCARD.into());
-        all.into_iter().chain(self.names.iter().cloned()).collect()
+    /// Whether so much is unanswered that nothing more is sent.
+    pub(super) fn must_answer_first(&self) -> bool {
+        self.kind != ResourceType::Cluster && self.acks.unanswered() >= MAX_UNANSWERED
+    }
+
+    /// Takes the answer to a response; see [`Acks::answer`]. A refusal stands until everything that was refused was sent
+    /// anew, removed or given up: an ACK of something else does not mend it.
+    pub(super) fn answer(
+        &mut self,
+        nonce: &str,
+        error: Option<Status>,
+        now: SystemTime,
+    ) -> Option<Option<Nack>> {
+        let known = &self.known;
+        let stands = |refused: u64| known.values().any(|known| known.nonce() == Some(refused));
+        self.acks.answer(nonce, error, now, stands)
+    }
+
+    /// The names subscribed to, for people. Made anew only when they have changed: it is asked for at every response.
+    pub(super) fn interest(&mut self) -> Arc<[Arc<str>]> {
+        let (wildcard, names) = (self.wildcard, &self.names);
+        let shown = self.shown.get_or_insert_with(|| {
+            let all = wildcard.then(|| WILDCARD.into());
+            all.into_iter().chain(names.iter().cloned()).collect()
+        });
+        Arc::clone(shown)
     }
 
     /// SotW: the request's names are the whole subscription. Says whether anything was added or given up.
@@ -115,6 +146,7 @@ impl Subscription {
             self.names.difference(&wanted).next().is_some() || (self.wildcard && !wildcard);
         let added = wanted.difference(&self.names).next().is_some() || (wildcard && !self.wildcard);
         (self.names, self.name_bytes, self.wildcard) = (wanted, bytes, wildcard);
+        self.shown = None;
         if given_up {
             self.forget_unwanted();
         }
@@ -147,6 +179,9 @@ impl Subscription {
     /// Delta: every name asked for is answered, also one that the client has (DeltaDiscoveryRequest,
     /// `resource_names_subscribe`).
     pub(super) fn subscribe(&mut self, names: Vec<String>) -> Result<(), Refusal> {
+        if !names.is_empty() {
+            self.shown = None;
+        }
         for name in names {
             if name == WILDCARD {
                 self.wildcard = true;
@@ -167,6 +202,9 @@ impl Subscription {
     /// Delta: gives names up. A name that the wildcard still covers is sent again, or said to be removed: the client has
     /// dropped what it had (xds.md G10).
     pub(super) fn unsubscribe(&mut self, names: &[String]) {
+        if !names.is_empty() {
+            self.shown = None;
+        }
         for name in names {
             if name == WILDCARD {
                 self.wildcard = false;
@@ -180,9 +218,9 @@ impl Subscription {
                 self.forget_unwanted();
             } else if let Some(name) = self.names.take(name.as_str()) {
                 self.name_bytes -= name.len();
-                self.known.remove(&name);
                 self.again.remove(&name);
-                if self.wildcard {
+                // Only what it was told of before: a client cannot make us remember names of its invention.
+                if self.known.remove(&name).is_some() && self.wildcard {
                     self.again.insert(name);
                 }
             }
@@ -207,188 +245,8 @@ impl Subscription {
         self.again.extend(doubtful);
     }
 
-    /// What the client lacks of the snapshot, or `None` when it lacks nothing.
-    pub(super) fn additions(
-        &mut self,
-        transport: Transport,
-        snapshot: &TypeSnapshot,
-    ) -> Option<Batch> {
-        if self.is_in_step(snapshot) || self.waits_for_held(transport, snapshot) {
-            return None;
-        }
-        let mut batch = Batch {
-            is_answer: self.answer_due || !self.again.is_empty(),
-            ..Batch::default()
-        };
-        let mut bytes = 0;
-        for resource in self.lacking(snapshot) {
-            bytes += resource.any().len();
-            batch.changed.push(Arc::clone(resource.name()));
-            batch.resources.push(resource);
-            if bytes >= RESPONSE_BYTES
-                && !(transport == Transport::Sotw && self.kind.is_whole_set())
-            {
-                break;
-            }
-        }
-        match transport {
-            Transport::Sotw if self.kind.is_whole_set() => {
-                if batch.resources.is_empty() && !self.answer_due {
-                    return None;
-                }
-                batch.resources = self.whole_set_before_removals(snapshot);
-            }
-            Transport::Sotw => self.answer_due = false,
-            Transport::Delta => batch.removed = self.absent_by_request(snapshot),
-        }
-        if batch.resources.is_empty() && batch.removed.is_empty() && !self.answer_due {
-            return None;
-        }
-        self.answer_due = false;
-        self.note_sent(&batch);
-        Some(batch)
-    }
-
-    /// What the client has and should no longer have, or `None`. Comes after the additions of all types.
-    pub(super) fn removals(
-        &mut self,
-        transport: Transport,
-        snapshot: &TypeSnapshot,
-    ) -> Option<Batch> {
-        if self.is_in_step(snapshot) || self.waits_for_held(transport, snapshot) {
-            return None;
-        }
-        self.in_step_with = Some(snapshot.state());
-        let gone: Vec<Arc<str>> = (self.known.iter())
-            .filter(|(name, known)| known.version().is_some() && !exists(snapshot, name))
-            .filter(|(_, known)| !is_stand_in(known))
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        if gone.is_empty() {
-            return None;
-        }
-        for name in &gone {
-            self.again.remove(name);
-            if self.names.contains(name) {
-                self.known.insert(Arc::clone(name), Known::Absent);
-            } else {
-                self.known.remove(name);
-            }
-        }
-        match transport {
-            // Envoy keeps what it had when a response leaves it out; only its cluster's or listener's removal counts.
-            Transport::Sotw if !self.kind.is_whole_set() => None,
-            Transport::Sotw => {
-                let resources = self.wanted(snapshot).map(Arc::clone).collect();
-                Some(Batch {
-                    resources,
-                    ..Batch::default()
-                })
-            }
-            Transport::Delta => Some(Batch {
-                removed: gone,
-                ..Batch::default()
-            }),
-        }
-    }
-
-    fn is_in_step(&self, snapshot: &TypeSnapshot) -> bool {
-        self.in_step_with == Some(snapshot.state()) && self.again.is_empty() && !self.answer_due
-    }
-
-    /// Whether a whole set cannot be said yet: what is held would be missing, and a client takes that for a deletion.
-    fn waits_for_held(&self, transport: Transport, snapshot: &TypeSnapshot) -> bool {
-        transport == Transport::Sotw
-            && self.kind.is_whole_set()
-            && snapshot.held().iter().any(|name| self.wants(name))
-    }
-
     fn wants(&self, name: &str) -> bool {
         self.wildcard || self.names.contains(name)
-    }
-
-    /// The resources of the snapshot that the client wants.
-    fn wanted<'s>(
-        &'s self,
-        snapshot: &'s TypeSnapshot,
-    ) -> Box<dyn Iterator<Item = &'s Arc<Resource>> + 's> {
-        if self.wildcard {
-            Box::new(snapshot.resources().values())
-        } else {
-            Box::new(
-                self.names
-                    .iter()
-                    .filter_map(|name| snapshot.resources().get(name)),
-            )
-        }
-    }
-
-    /// The resources that the client wants and does not have, or must be sent again. A load assignment that does not
-    /// exist is answered with an empty one, once: a cluster that waits for it would warm until its time-out.
-    fn lacking<'s>(
-        &'s self,
-        snapshot: &'s TypeSnapshot,
-    ) -> impl Iterator<Item = Arc<Resource>> + 's {
-        let existing = self.wanted(snapshot).filter(|resource| {
-            self.again.contains(resource.name())
-                || self.known.get(resource.name()).and_then(Known::version)
-                    != Some(resource.version())
-        });
-        let is_eds = self.kind == ResourceType::ClusterLoadAssignment;
-        // What the client has of a load assignment that is gone falls to the removal pass.
-        let stand_ins = (self.names.iter().filter(move |_| is_eds)).filter(|name| {
-            let untold = match self.known.get(*name) {
-                None => true,
-                Some(Known::Absent) => self.again.contains(*name),
-                Some(known) => self.again.contains(*name) && is_stand_in(known),
-            };
-            untold && !exists(snapshot, name)
-        });
-        existing
-            .map(Arc::clone)
-            .chain(stand_ins.map(|name| Arc::new(empty_assignment(Arc::clone(name)))))
-    }
-
-    /// SotW, whole sets: what is wanted, and what the client has and will lose in the removal pass. Were it left out now,
-    /// a cluster would go before the routes that lead to it.
-    fn whole_set_before_removals(&self, snapshot: &TypeSnapshot) -> Vec<Arc<Resource>> {
-        let lingering = self.known.iter().filter_map(|(name, known)| match known {
-            Known::Sent(resource) if !exists(snapshot, name) => Some(resource),
-            Known::Sent(_) | Known::Claimed(_) | Known::Absent => None,
-        });
-        self.wanted(snapshot)
-            .chain(lingering)
-            .map(Arc::clone)
-            .collect()
-    }
-
-    /// Delta: the names that were asked for and do not exist. (Load assignments get a stand-in.)
-    fn absent_by_request(&self, snapshot: &TypeSnapshot) -> Vec<Arc<str>> {
-        let asked = self.again.iter().filter(|name| !exists(snapshot, name));
-        match self.kind {
-            ResourceType::ClusterLoadAssignment => asked
-                .filter(|name| !self.names.contains(*name))
-                .cloned()
-                .collect(),
-            ResourceType::Cluster | ResourceType::Listener | ResourceType::RouteConfiguration => {
-                asked.cloned().collect()
-            }
-        }
-    }
-
-    fn note_sent(&mut self, batch: &Batch) {
-        for resource in &batch.resources {
-            self.again.remove(resource.name());
-            self.known.insert(
-                Arc::clone(resource.name()),
-                Known::Sent(Arc::clone(resource)),
-            );
-        }
-        for name in &batch.removed {
-            self.again.remove(name);
-            self.known.insert(Arc::clone(name), Known::Absent);
-        }
-        self.in_step_with = None;
     }
 
     fn forget_unwanted(&mut self) {
@@ -398,22 +256,6 @@ impl Subscription {
         self.again
             .retain(|name| wildcard || self.names.contains(name));
         self.in_step_with = None;
-    }
-}
-
-/// Whether the snapshot has the resource, be it one that may not be answered yet.
-fn exists(snapshot: &TypeSnapshot, name: &str) -> bool {
-    snapshot.resources().contains_key(name) || snapshot.is_held(name)
-}
-
-/// Whether what the client has is the empty load assignment that we made up because there was none.
-fn is_stand_in(known: &Known) -> bool {
-    match known {
-        Known::Sent(resource) => {
-            resource.kind() == ResourceType::ClusterLoadAssignment
-                && *resource.version() == *empty_assignment(Arc::clone(resource.name())).version()
-        }
-        Known::Claimed(_) | Known::Absent => false,
     }
 }
 

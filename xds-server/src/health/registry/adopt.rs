@@ -3,7 +3,7 @@
 //! In: the model, what is known of the one before, once what the store remembers. Out: the set of targets for the
 //! engine. Where a new target starts (semantics S2, V8) is decided here and nowhere else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use vitals_prober::target::{StateKey, Target};
 
 use super::{Change, Leaving, MAX_HOLD, Records, Registry, ServiceState, TargetRecord, Watch};
 use crate::health::Now;
-use crate::model::{Model, Name, Service};
+use crate::model::{AdminState, Model, Service};
 use crate::plan::Plan;
 
 impl Registry {
@@ -54,35 +54,34 @@ impl Registry {
         remembered: &Records,
         now: Now,
     ) {
-        let state =
-            self.services
-                .entry(service.name.clone())
-                .or_insert_with(|| {
-                    let hold = service.check.as_ref().map(|named| {
-                        (named.check.timeout() + Duration::from_secs(1)).min(MAX_HOLD)
-                    });
-                    ServiceState {
-                        service: Arc::clone(service),
-                        keys: BTreeMap::new(),
-                        published: BTreeMap::new(),
-                        leaving: BTreeMap::new(),
-                        hold_until: hold.map(|hold| now.mono + hold),
-                        doubt_reported: false,
-                        pinned: 0,
-                        view: Arc::default(),
-                    }
-                });
+        let state = self
+            .services
+            .entry(service.name.clone())
+            .or_insert_with(|| ServiceState {
+                service: Arc::clone(service),
+                keys: BTreeMap::new(),
+                published: BTreeMap::new(),
+                leaving: BTreeMap::new(),
+                hold_until: None,
+                doubt_reported: false,
+                pinned: 0,
+                view: Arc::default(),
+            });
         state.announce_removals(service, now);
         state.service = Arc::clone(service);
-        state.keys = keys;
+        let probed_before = std::mem::replace(&mut state.keys, keys);
         let mut present = BTreeSet::new();
         for endpoint in service
             .backends
             .iter()
             .flat_map(|backend| &backend.group.endpoints)
         {
-            present.insert(endpoint.address);
             state.leaving.remove(&endpoint.address);
+            if endpoint.state == AdminState::Stopped {
+                // What a machine was before it was stopped says nothing of it when it runs again.
+                continue;
+            }
+            present.insert(endpoint.address);
             if let Some(record) = remembered
                 .endpoints
                 .get(&(service.name.clone(), endpoint.address))
@@ -102,12 +101,22 @@ impl Registry {
             }
             stays
         });
+        // Design 5.3, for a new service and for one of which no endpoint is left that was ever heard of.
+        let heard_of =
+            |address| probed_before.contains_key(address) || state.published.contains_key(address);
+        if let Some(named) = &service.check
+            && !present.iter().any(heard_of)
+        {
+            state.hold_until =
+                Some(now.mono + (named.check.timeout() + Duration::from_secs(1)).min(MAX_HOLD));
+        }
     }
 
     /// Watches what is planned. A key that is not watched yet starts where the store remembers it, else from the status
     /// that its endpoints had under another check (semantics V8), else from nothing (S2).
     fn set_watches(&mut self, plan: &Plan, remembered: &Records, now: Now) -> Vec<Target> {
         let mut before = std::mem::take(&mut self.watches);
+        let previous = self.published_by_key();
         let mut targets = Vec::with_capacity(plan.targets.len());
         for (&key, planned) in &plan.targets {
             let watch = before.remove(&key).unwrap_or_else(|| {
@@ -117,8 +126,9 @@ impl Registry {
                         .get(&key)
                         .cloned()
                         .unwrap_or_else(|| TargetRecord {
-                            tally: self
-                                .previous_verdict(key, &planned.services)
+                            tally: previous
+                                .get(&key)
+                                .copied()
                                 .map_or_else(Tally::new, Tally::with_previous)
                                 .state(),
                             since: now.wall,
@@ -137,7 +147,7 @@ impl Registry {
             targets.push(Target {
                 key,
                 address: planned.address,
-                host: Arc::clone(&planned.host),
+                names: planned.names.clone(),
                 check: Arc::clone(&planned.check),
                 seed: Tally::restore(watch.record.tally),
                 pulse: Arc::clone(&watch.pulse),
@@ -155,17 +165,19 @@ impl Registry {
         targets
     }
 
-    /// What the endpoints that a new key speaks for were before. Where services disagree, HEALTHY wins: it then takes
-    /// the threshold to take the endpoint out.
-    fn previous_verdict(&self, key: StateKey, services: &BTreeSet<Name>) -> Option<Verdict> {
-        let states = services.iter().filter_map(|name| self.services.get(name));
-        let verdicts = states.flat_map(|state| {
-            let of_key = state.keys.iter().filter(move |(_, of)| **of == key);
-            of_key.filter_map(|(address, _)| {
-                state.published.get(address).map(|record| record.verdict)
-            })
-        });
-        verdicts.min()
+    /// By key, what its endpoints were published as. Where services disagree, HEALTHY wins: it then takes the threshold to
+    /// take the endpoint out.
+    fn published_by_key(&self) -> HashMap<StateKey, Verdict> {
+        let mut verdicts: HashMap<StateKey, Verdict> = HashMap::new();
+        for state in self.services.values() {
+            for (address, key) in &state.keys {
+                if let Some(record) = state.published.get(address) {
+                    let verdict = verdicts.entry(*key).or_insert(record.verdict);
+                    *verdict = record.verdict.min(*verdict);
+                }
+            }
+        }
+        verdicts
     }
 
     /// Deletes from the store what the first model has no use for.

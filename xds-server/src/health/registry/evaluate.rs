@@ -24,6 +24,7 @@ pub(super) struct Evaluation {
     pub(super) changes: Vec<Change>,
     pub(super) benefit_of_doubt: bool,
     pub(super) newly_pinned: usize,
+    pub(super) unpinned: bool,
 }
 
 /// What the votes say of one endpoint, before the operator's word and the first-word rules.
@@ -53,7 +54,8 @@ impl ServiceState {
         }
 
         let served = |j: &&Judged<'_>| {
-            Self::is_served(j.endpoint.state, service.weight_of(j.backend, j.endpoint))
+            j.endpoint.state == AdminState::Active
+                && service.weight_of(j.backend, j.endpoint).is_some()
         };
         let any_healthy = judged
             .iter()
@@ -90,6 +92,7 @@ impl ServiceState {
 
         let pinned = endpoints.iter().filter(|endpoint| endpoint.pinned).count();
         evaluation.newly_pinned = if pinned > self.pinned { pinned } else { 0 };
+        evaluation.unpinned = self.pinned > 0 && pinned == 0;
         self.pinned = pinned;
         self.compare(&mut endpoints, &times, &mut evaluation);
         self.view = Arc::new(ServiceView { held, endpoints });
@@ -179,9 +182,12 @@ impl ServiceState {
                 Some(record) if !changed => record.since,
                 _ => deciding.and_then(|vote| vote.since).unwrap_or(now.wall),
             },
-            reason: deciding
-                .and_then(|vote| vote.reason.clone())
-                .or_else(|| before.and_then(|r| r.reason.clone())),
+            reason: match deciding {
+                Some(vote) => vote.reason.clone(),
+                None => before
+                    .filter(|_| !changed)
+                    .and_then(|record| record.reason.clone()),
+            },
             key: decided_by,
         };
         if before != Some(&record) {
@@ -242,7 +248,7 @@ impl ServiceState {
             status,
             detailed,
             reason: published
-                .filter(|_| status.is_some())
+                .filter(|_| by_verdict)
                 .and_then(|record| record.reason.clone()),
             since: published
                 .filter(|_| by_verdict)

@@ -211,6 +211,27 @@ fn s2_a_first_success_flips_at_once_and_frees_the_load_assignment() {
 }
 
 #[test]
+fn s2_under_tencent_alb_an_endpoint_is_probing_until_a_threshold_is_reached() {
+    let check = ", profile: TENCENT_ALB, http: { host: a.example, expectedStatuses: [http_2xx] }";
+    let mut bench = Bench::new(&with(&[EA, EB], check, "healthCheck: web"));
+    for _ in 0..2 {
+        bench.probe(A, ProbeResult::Pass);
+        bench.probe(B, ProbeResult::Fail);
+        assert!(bench.view("shop").held, "nothing is judged yet");
+        assert_eq!(bench.endpoint(A).detailed, DetailedStatus::Probing);
+        assert_eq!(bench.endpoint(B).detailed, DetailedStatus::Probing);
+    }
+    bench = bench.restart(&with(&[EA, EB], check, "healthCheck: web"));
+    bench.probe(A, ProbeResult::Pass);
+    bench.probe(B, ProbeResult::Fail);
+    assert_eq!((bench.status(A), bench.status(B)), (HEALTHY, UNHEALTHY));
+    assert_eq!(
+        bench.transitions(),
+        [(DetailedStatus::Probing, DetailedStatus::Unhealthy)]
+    );
+}
+
+#[test]
 fn design_5_3_a_failure_alone_does_not_end_the_hold_while_others_have_not_spoken() {
     let mut bench = Bench::new(&two());
     bench.probe(A, ProbeResult::Timeout);
