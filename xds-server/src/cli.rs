@@ -1,17 +1,23 @@
 //! The commands of `vitals` (design 4.1): what they take, and the small ones whole. `serve` is `app`'s.
 //!
-//! In: arguments, each also as `VITALS_…`. Out: text on stdout, errors on stderr, an exit code: 0 done, 1 the server
-//! cannot be reached, 64 bad arguments or configuration, 69 cannot bind or the state directory is locked.
+//! In: arguments, each also as `VITALS_…` save those of a single probe. Out: text on stdout, errors on stderr, an exit
+//! code: 0 done, 1 the server cannot be reached, 64 bad arguments or configuration, 69 cannot bind or the state directory
+//! is locked; `probe` has its own.
 
+mod explain;
+mod probe;
 mod status;
+mod words;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::app::{self, EXIT_USAGE, ServeArgs, load};
+use crate::app::{self, EXIT_USAGE, ServeArgs};
 use crate::bootstrap::Bootstrap;
+use crate::config::Loaded;
 
 /// Takes the pulse of every endpoint and tells every Envoy.
 #[derive(Debug, Parser)]
@@ -31,6 +37,10 @@ enum Command {
     Bootstrap(BootstrapArgs),
     /// Print the health of every endpoint, and why.
     Status(status::StatusArgs),
+    /// Probe one address now, and print every step with its time.
+    Probe(Box<probe::ProbeArgs>),
+    /// Explain a check, or a service's: how soon it finds out, what it costs, what passes.
+    Explain(explain::ExplainArgs),
 }
 
 #[derive(Debug, Args)]
@@ -55,7 +65,7 @@ struct BootstrapArgs {
     #[arg(long, value_name = "ID", env = "VITALS_NODE_ID")]
     node_id: Option<String>,
     /// Delta xDS instead of state of the world: only what changes travels.
-    #[arg(long, env = "VITALS_DELTA")]
+    #[arg(long, env = "VITALS_DELTA", value_parser = clap::builder::FalseyValueParser::new())]
     delta: bool,
     /// Port of Envoy's own admin interface on 127.0.0.1.
     #[arg(
@@ -86,6 +96,26 @@ pub fn run() -> ExitCode {
         Command::Validate(args) => validate(&args),
         Command::Bootstrap(args) => bootstrap(&args),
         Command::Status(args) => status::run(&args),
+        Command::Probe(args) => probe::run(&args),
+        Command::Explain(args) => explain::run(&args),
+    }
+}
+
+/// Reads a configuration for a command that prints on stdout; warnings go to stderr.
+fn load(paths: &[PathBuf]) -> Result<Loaded, ExitCode> {
+    let loaded = app::load(paths)?;
+    for warning in &loaded.warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok(loaded)
+}
+
+/// Prints on stdout. A closed pipe or a full disk ends the command without a panic.
+fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_closed) => ExitCode::FAILURE,
     }
 }
 
@@ -99,8 +129,10 @@ fn validate(args: &ValidateArgs) -> ExitCode {
                 .values()
                 .map(|service| service.addresses().count())
                 .sum();
-            println!("ok: {services} services with {endpoints} endpoints, {fleets} fleets");
-            ExitCode::SUCCESS
+            print(&format!(
+                "ok: {services} services with {endpoints} endpoints, {fleets} fleets
+"
+            ))
         }
         Err(code) => code,
     }
@@ -132,18 +164,15 @@ fn bootstrap(args: &BootstrapArgs) -> ExitCode {
     };
     let (host, port) = &args.server;
     let bootstrap = Bootstrap {
-        matcher: &fleet.matcher,
-        fleet: fleet.name.as_str(),
+        fleet,
+        fleets: &loaded.model.fleets,
         server: (host, *port),
         node_id: args.node_id.as_deref(),
         delta: args.delta,
         admin_port: args.admin_port,
     };
     match bootstrap.to_yaml() {
-        Ok(yaml) => {
-            print!("{yaml}");
-            ExitCode::SUCCESS
-        }
+        Ok(yaml) => print(&yaml),
         Err(error) => {
             eprintln!("{error}");
             EXIT_USAGE.into()
