@@ -113,6 +113,13 @@ impl Envoy {
         });
     }
 
+    /// The names of its listeners that are not draining.
+    pub fn listeners(&self) -> Result<Vec<String>, String> {
+        let page = self.admin("/listeners")?.body;
+        let names = page.lines().filter_map(|line| line.split_once("::"));
+        Ok(names.map(|(name, _)| name.to_owned()).collect())
+    }
+
     /// A counter or gauge; 0 when Envoy has none of that name.
     pub fn stat(&self, name: &str) -> Result<u64, String> {
         let page = self.admin(&format!("/stats?filter=^{name}$"))?.body;

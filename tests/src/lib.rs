@@ -2,11 +2,12 @@
 //!
 //! In: the binaries that `cargo xtask test` built or brought (see [`tools`]). Out: one module per actor that a scenario
 //! puts on stage: [`backend`], [`vitals`], [`envoy`], [`xds`] (a scripted gRPC client), [`load`] (somebody who sends
-//! requests all the time), and [`lab`], which sets the usual scene. [`wait`] is how a scenario waits.
+//! requests all the time), [`servers`] of others, [`hostile`] ones, [`probe`] (`vitals probe`), and [`lab`], which sets the usual
+//! scene. [`wait`] is how a scenario waits.
 //!
 //! Every scenario has its own addresses in 127.0.0.0/8 ([`net`]), so that ports are fixed and scenarios run side by side.
 //!
-//! Not here: assertions about behaviour. Those are the scenarios', in `tests/scenarios/`.
+//! Not here: assertions about behaviour. Those are the scenarios', in `tests/scenarios/` and `tests/probing/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,11 +20,14 @@
 pub mod backend;
 pub mod config;
 pub mod envoy;
+pub mod hostile;
 pub mod http_client;
 pub mod lab;
 pub mod load;
 pub mod net;
+pub mod probe;
 pub mod process;
+pub mod servers;
 pub mod tcp_backend;
 pub mod tools;
 pub mod vitals;

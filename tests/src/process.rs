@@ -102,6 +102,14 @@ impl Process {
         kib / 1024
     }
 
+    /// How many descriptors it has open.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id()))
+            .expect("the process is there")
+            .count()
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

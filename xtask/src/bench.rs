@@ -1,6 +1,9 @@
 //! `cargo xtask bench`: measurements on this machine. They print figures and judge nothing.
 
+mod measure;
 mod metrics;
+mod probes;
+mod server;
 mod steady;
 
 use anyhow::Result;
@@ -19,11 +22,14 @@ pub(crate) struct Args {
 enum Bench {
     /// Probes of many healthy endpoints: lateness, CPU, memory
     Steady(steady::Args),
+    /// What a probe costs, beside HAProxy and Envoy
+    Probes(probes::Args),
 }
 
 pub(crate) fn run(args: &Args, tools: &ToolArgs) -> Result<()> {
     catch_interrupts()?;
     match &args.bench {
         Bench::Steady(args) => steady::run(args, tools),
+        Bench::Probes(args) => probes::run(args, tools),
     }
 }

@@ -1,9 +1,9 @@
-//! `cargo xtask test`: builds the binaries, brings Envoy and grpcio, and runs every test of the workspace.
+//! `cargo xtask test`: builds the binaries, brings Envoy, grpcio, nginx, HAProxy and openssl, and runs every test of the workspace.
 
 use anyhow::Result;
 
 use crate::ToolArgs;
-use crate::tools;
+use crate::tools::{self, debian};
 use crate::workspace::{self, cargo};
 
 #[derive(clap::Args)]
@@ -37,6 +37,17 @@ pub(crate) fn run(args: &Args, tool_args: &ToolArgs) -> Result<()> {
         .env("ENVOY_BIN", tools::envoy(tool_args)?)
         .env("VITALS_PYTHON", tools::python(tool_args)?)
         .env("RUST_TEST_THREADS", args.test_threads.to_string());
+    let programs = debian::programs()?;
+    let variables = ["HAPROXY_BIN", "NGINX_BIN", "OPENSSL_BIN"];
+    for (variable, program) in variables.into_iter().zip(&programs) {
+        // What somebody has set is taken as it is.
+        if std::env::var_os(variable).is_none() {
+            command.env(variable, program.path());
+            if let Some(libraries) = program.libraries() {
+                command.env("VITALS_LIBRARY_PATH", libraries);
+            }
+        }
+    }
     command.args(&args.filter);
     if args.nocapture {
         command.args(["--", "--nocapture"]);

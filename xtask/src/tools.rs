@@ -1,7 +1,10 @@
-//! The server, Envoy and a Python with grpcio: built, found, or brought into a private virtual environment under the target directory.
+//! The server, Envoy and a Python with grpcio: built, found, or brought into a private virtual environment under the target
+//! directory. What Debian has is in [`debian`].
 //!
 //! In: `ENVOY_BIN`, PATH, a network. Out: paths that work. A second run finds what the first one brought (a stamp file tells
 //! that it is complete, a lock keeps two runs apart). What cannot be had is an error that says what to do, never skipped.
+
+pub(crate) mod debian;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -114,7 +117,8 @@ fn venv(args: &ToolArgs) -> Result<PathBuf> {
     Ok(venv)
 }
 
-fn run(command: &mut Command, advice: &str) -> Result<()> {
+/// Runs a command to its end, in silence; anything but success is an error that begins with `advice`.
+pub(crate) fn run(command: &mut Command, advice: &str) -> Result<()> {
     let output = command.output().with_context(|| advice.to_owned())?;
     if !output.status.success() {
         bail!(
@@ -149,7 +153,8 @@ fn version(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
+/// The first file of this name in PATH's folders.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|folder| folder.join(name))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use vitals_tests::backend::Mode;
 use vitals_tests::envoy::{FAILED, HEALTHY};
@@ -13,6 +13,8 @@ use vitals_tests::{Transport, on_both_transports};
 on_both_transports!(
     an_endpoint_comes_and_goes_and_the_others_keep_since_and_phase,
     a_check_that_is_edited_keeps_the_status_until_it_judges,
+    a_renamed_listener_goes_on_at_its_address,
+    a_listener_turns_to_another_service_while_a_new_one_is_still_held,
 );
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -110,4 +112,68 @@ fn a_check_that_is_edited_keeps_the_status_until_it_judges(transport: Transport)
     lab.backends[1].become_(Mode::Healthy);
     lab.envoy
         .wait_for_flags(SOON, "shop", lab.backends[1].name(), HEALTHY);
+}
+
+/// An Envoy refuses a listener on the address of another, and what it has refused is not sent again.
+fn a_renamed_listener_goes_on_at_its_address(transport: Transport) {
+    let mut lab = Lab::start(transport, 1);
+    lab.config.0["fleets"][0]["listeners"][0]["name"] = json!("renamed");
+    lab.save();
+    eventually(SOON, "Envoy has the listener under its new name", || {
+        let names = lab.envoy.listeners()?;
+        (names == ["renamed"])
+            .then_some(())
+            .ok_or_else(|| format!("{names:?}"))
+    });
+    lab.scene.wait_for_traffic_to(&[&lab.backends[0]]);
+    let client = lab.vitals.client(vitals_tests::lab::NODE).unwrap();
+    assert_eq!(client["types"]["Listener"]["nack"], Value::Null, "{client}");
+}
+
+/// The old service must not leave before the listener has turned, which in SotW waits for the new listener.
+fn a_listener_turns_to_another_service_while_a_new_one_is_still_held(transport: Transport) {
+    let mut lab = Lab::start(transport, 1);
+    let second = lab.scene.backend(22);
+    let silent = lab.scene.backend(23);
+    silent.become_(Mode::Silent);
+    for (group, backend) in [("dc2", &second), ("dc3", &silent)] {
+        let group = json!({
+            "name": group, "type": "NON_GCP_PRIVATE_IP_PORT",
+            "endpoints": [vitals_tests::config::endpoint(backend.address())],
+        });
+        lab.config.push("endpointGroups", group);
+    }
+    let service = |name: &str, group: &str| json!({ "name": name, "protocol": "HTTP", "healthCheck": "web", "backends": [{ "group": group }] });
+    lab.config.push("backendServices", service("cart", "dc2"));
+    lab.save();
+    lab.envoy
+        .wait_for_flags(SOON, "cart", second.name(), HEALTHY);
+    let load = lab.scene.load();
+
+    lab.config.0["fleets"][0]["listeners"][0]["routes"] = json!([{ "service": "cart" }]);
+    let slow = service("slow", "dc3");
+    lab.config.0["backendServices"] = json!([service("cart", "dc2"), slow]);
+    let address = lab.config.0["fleets"][0]["listeners"][0]["address"].clone();
+    let held = json!({ "name": "held", "address": address, "port": 21899, "routes": [{ "service": "slow" }] });
+    lab.config.0["fleets"][0]["listeners"]
+        .as_array_mut()
+        .unwrap()
+        .push(held);
+    lab.save();
+    eventually(SOON, "both listeners are there", || {
+        let names = lab.envoy.listeners()?;
+        (names.len() == 2)
+            .then_some(())
+            .ok_or_else(|| format!("{names:?}"))
+    });
+    eventually(SOON, "requests reach cart", || {
+        let count = second.requests();
+        (count > 10).then_some(()).ok_or_else(|| format!("{count}"))
+    });
+    let failed: Vec<_> = load
+        .samples()
+        .into_iter()
+        .filter(|sample| !sample.ok())
+        .collect();
+    assert!(failed.is_empty(), "{failed:?}");
 }
