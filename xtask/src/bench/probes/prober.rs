@@ -146,7 +146,12 @@ pub(super) fn vitals_config(load: Load, dir: &Path) -> Result<PathBuf> {
         Kind::Http | Kind::Https => write!(check, ", http: {{ requestPath: {PATH} }}")?,
         Kind::Tcp | Kind::Grpc => {}
     }
-    write_config(dir, &check, name, load.endpoints, load.port)
+    // What the endpoints serve is of no interest here; a check need not speak the service's protocol.
+    let protocol = match load.kind {
+        Kind::Http | Kind::Https => Kind::Http.name(),
+        Kind::Tcp | Kind::Grpc => name,
+    };
+    write_config(dir, &check, protocol, load.endpoints, load.port)
 }
 
 /// Why the server refuses a kind of check that it does not have yet; any other refusal is an error.
