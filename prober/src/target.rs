@@ -199,12 +199,6 @@ fn without_port(host: &str) -> &str {
     host.rsplit_once(':').map_or(host, |(name, _)| name)
 }
 
-/// Semantics P7: the host alone of [`Names::new`].
-#[must_use]
-pub fn effective_host(check: &HealthCheck, fqdn: Option<&str>, address: SocketAddr) -> Arc<str> {
-    Names::new(check, fqdn, address).host
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,11 +248,11 @@ mod tests {
     fn p7_an_ipv6_host_is_bracketed() {
         let address = "[2001:db8::1]:8080".parse().unwrap();
         assert_eq!(
-            &*effective_host(&check("/", 5), None, address),
+            &*Names::new(&check("/", 5), None, address).host,
             "[2001:db8::1]:8080"
         );
         assert_eq!(
-            &*effective_host(&check("/", 5), Some("api.example"), address),
+            &*Names::new(&check("/", 5), Some("api.example"), address).host,
             "api.example"
         );
     }

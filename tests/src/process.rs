@@ -25,23 +25,17 @@ impl Process {
     /// Starts `command`; what it prints is appended to the file `log`.
     #[must_use]
     pub fn spawn(name: &str, command: &mut Command, log: &Path) -> Self {
-        let child = command
-            .stdout(append(log))
-            .stderr(append(log))
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
-        Self {
-            name: name.into(),
-            child,
-            log: log.into(),
-        }
+        Self::begin(name, command.stdout(append(log)), log)
     }
 
     /// Starts `command` with its stdout going to `stdout` and its stderr appended to the file `log`.
     #[must_use]
     pub fn spawn_piped(name: &str, mut command: Command, stdout: PipeWriter, log: &Path) -> Self {
+        Self::begin(name, command.stdout(stdout), log)
+    }
+
+    fn begin(name: &str, command: &mut Command, log: &Path) -> Self {
         let child = command
-            .stdout(stdout)
             .stderr(append(log))
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));

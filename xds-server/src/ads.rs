@@ -48,7 +48,7 @@ pub struct Ads {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     clients: Arc<Clients>,
     metrics: Arc<Metrics>,
-    /// Closed when the server stops: every stream then ends.
+    /// Turns true when the server stops: every stream then ends.
     stopping: watch::Receiver<bool>,
 }
 
@@ -284,9 +284,8 @@ impl Connection {
     ) -> Result<(), Status> {
         self.identify(request.take_node(), snapshot)?;
         tracing::trace!(type_url = request.type_url(), "request");
-        let type_url = request.type_url().to_owned();
         match request.feed(&mut self.stream) {
-            Ok(Received::UnknownType) => {
+            Ok(Received::UnknownType(type_url)) => {
                 let shown: String = type_url.chars().take(200).collect();
                 tracing::warn!(
                     type_url = shown,

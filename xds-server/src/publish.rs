@@ -227,51 +227,48 @@ fn log(transition: &Transition) {
 
 /// Says what a new model brings and takes: a half-written file can be valid, and what it lacks leaves every Envoy.
 fn log_differences(before: &Model, after: &Model) {
-    let services = |model: &Model| {
-        model
-            .services
-            .keys()
-            .map(ToString::to_string)
-            .collect::<BTreeSet<_>>()
-    };
-    let fleets = |model: &Model| {
+    type Names = BTreeSet<String>;
+    let services =
+        |model: &Model| -> Names { model.services.keys().map(Name::to_string).collect() };
+    let fleets = |model: &Model| -> Names {
         model
             .fleets
             .iter()
             .map(|fleet| fleet.name.to_string())
-            .collect::<BTreeSet<_>>()
+            .collect()
     };
-    let listeners = |model: &Model| {
-        let of_fleet = |fleet: &Arc<Fleet>| {
-            let names = fleet
-                .listeners
-                .iter()
-                .map(|listener| format!("{}/{}", fleet.name, listener.name));
-            names.collect::<Vec<_>>()
-        };
-        model
-            .fleets
-            .iter()
-            .flat_map(of_fleet)
-            .collect::<BTreeSet<_>>()
+    let listeners = |model: &Model| -> Names {
+        let mut names = Names::new();
+        for fleet in &model.fleets {
+            names.extend(
+                fleet
+                    .listeners
+                    .iter()
+                    .map(|listener| format!("{}/{}", fleet.name, listener.name)),
+            );
+        }
+        names
+    };
+    // The first of those that `all` has and `others` do not.
+    let lacking = |all: &Names, others: &Names| {
+        let names: Vec<&str> = all
+            .difference(others)
+            .take(20)
+            .map(String::as_str)
+            .collect();
+        names.join(", ")
     };
     for (what, before, after) in [
         ("services", services(before), services(after)),
         ("fleets", fleets(before), fleets(after)),
         ("listeners", listeners(before), listeners(after)),
     ] {
-        let names = |names: std::collections::btree_set::Difference<'_, String>| {
-            names
-                .take(20)
-                .map(String::as_str)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        if after.difference(&before).next().is_some() {
-            tracing::info!("{what} added: {}", names(after.difference(&before)));
+        let (added, removed) = (lacking(&after, &before), lacking(&before, &after));
+        if !added.is_empty() {
+            tracing::info!("{what} added: {added}");
         }
-        if before.difference(&after).next().is_some() {
-            tracing::warn!("{what} removed: {}", names(before.difference(&after)));
+        if !removed.is_empty() {
+            tracing::warn!("{what} removed: {removed}");
         }
     }
     if after.fleets.is_empty() {

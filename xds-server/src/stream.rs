@@ -89,8 +89,8 @@ pub struct Response {
 /// What a request came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A type that we do not serve: logged and unanswered.
-    UnknownType,
+    /// A type that we do not serve, by its URL: logged and unanswered.
+    UnknownType(String),
     /// A subscription, or a change of one.
     Subscription(ResourceType),
     /// The client has taken what was sent.
@@ -143,7 +143,7 @@ impl Stream {
         now: SystemTime,
     ) -> Result<Received, Refusal> {
         let Some(kind) = resource_type(&request.type_url)? else {
-            return Ok(Received::UnknownType);
+            return Ok(Received::UnknownType(request.type_url));
         };
         let slot = self.slot(kind);
         let first = slot.is_none();
@@ -186,7 +186,7 @@ impl Stream {
         now: SystemTime,
     ) -> Result<Received, Refusal> {
         let Some(kind) = resource_type(&request.type_url)? else {
-            return Ok(Received::UnknownType);
+            return Ok(Received::UnknownType(request.type_url));
         };
         let first = self.slot(kind).is_none();
         let subscription = self

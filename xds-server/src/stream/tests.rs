@@ -757,7 +757,7 @@ fn a_request_without_a_type_ends_the_stream_and_an_unknown_type_does_not() {
     };
     assert_eq!(
         talk.stream.on_sotw(unknown, UNIX_EPOCH),
-        Ok(Received::UnknownType)
+        Ok(Received::UnknownType("type.googleapis.com/x.Y".into()))
     );
 }
 
