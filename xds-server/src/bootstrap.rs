@@ -196,6 +196,7 @@ mod tests {
             },
             services: BTreeSet::new(),
             listeners: Vec::new(),
+            region_order: Vec::new(),
         })
     }
 

@@ -186,7 +186,7 @@ fn build(
                 model.services.insert(service.name.clone(), service);
             }
             Complete::Unhosted(lacking) => {
-                unhosted.insert(lacking.service.name.clone(), lacking);
+                unhosted.insert(lacking.service.name.clone(), *lacking);
             }
         }
     }

@@ -18,7 +18,7 @@ use vitals_prober::outcome::{Reason, Times};
 use vitals_prober::tally::Verdict;
 use vitals_prober::target::Pulse;
 
-use crate::model::{Locality, Name};
+use crate::model::{Backend, Locality, Name, ProbedBy};
 
 /// The two clocks, read together at the edge.
 #[derive(Clone, Copy, Debug)]
@@ -180,11 +180,45 @@ pub struct HealthView {
     pub services: BTreeMap<Name, Arc<ServiceView>>,
 }
 
+/// One of the two pools of a service with failover backends; without them all endpoints are primary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pool {
+    /// Takes traffic while enough of it is healthy.
+    #[default]
+    Primary,
+    /// Takes traffic otherwise (semantics H2).
+    Failover,
+}
+
+impl Pool {
+    /// The pool of a backend's endpoints.
+    #[must_use]
+    pub fn of(backend: &Backend) -> Self {
+        if backend.failover {
+            Self::Failover
+        } else {
+            Self::Primary
+        }
+    }
+}
+
+/// Which endpoints of a service take traffic, beyond the status of each (semantics H2, H3, H5, H6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Routing {
+    /// The pool that takes traffic.
+    pub active: Pool,
+    /// Whether all endpoints share the traffic because none is healthy: FAIL_OPEN, or the last resort over both pools.
+    /// While it holds, endpoints that drain or have no weight are not published (H6).
+    pub open: bool,
+}
+
 /// The health of one service.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceView {
     /// Whether its load assignment may not be answered yet (design 5.3).
     pub held: bool,
+    /// Which endpoints take traffic.
+    pub routing: Routing,
     /// Its endpoints in the order of the configuration, then those that are leaving.
     pub endpoints: Vec<EndpointView>,
 }
@@ -198,6 +232,10 @@ pub struct EndpointView {
     pub address: SocketAddr,
     /// Where it is.
     pub locality: Locality,
+    /// The pool that it belongs to.
+    pub pool: Pool,
+    /// Who checks it; `None`: nobody.
+    pub by: Option<ProbedBy>,
     /// Its share of traffic, `capacity` included; `None` is none.
     pub weight: Option<u32>,
     /// What EDS says; `None` is omitted.

@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, OutlierDetection};
 use globset::GlobMatcher;
 use vitals_prober::check::HealthCheck;
 
@@ -88,17 +89,68 @@ pub struct Service {
     pub name: Name,
     /// What its endpoints speak.
     pub protocol: Protocol,
+    /// How Envoy speaks TLS to them; `Some` exactly where the protocol is one over TLS.
+    pub tls: Option<UpstreamTls>,
     /// Its check; `None`: DISABLED, all endpoints are served (semantics S5, H1).
     pub check: Option<NamedCheck>,
     /// Where its endpoints come from, in the order of writing.
     pub backends: Vec<Backend>,
+    /// When traffic goes from the primary backends to the failover backends; `Some` exactly where it has both.
+    pub failover: Option<Failover>,
+    /// What becomes of requests while no endpoint is healthy. With failover backends `dropTrafficIfUnhealthy` says it
+    /// (semantics H3).
+    pub when_all_unhealthy: WhenAllUnhealthy,
+    /// The status of the response to a request that no endpoint can take; `None` is Envoy's 503; 200–599
+    /// (semantics H5).
+    pub unhealthy_response_code: Option<u16>,
+    /// Whether an Envoy that finds an endpoint unhealthy closes the connections to it (semantics H4).
+    pub close_connections_on_unhealthy: bool,
+    /// How votes come to a status.
+    pub quorum: Quorum,
+    /// When a vantage that finds too much unhealthy is doubted.
+    pub guard: Guard,
     /// How Envoy chooses among its endpoints.
     pub policy: LbPolicy,
+    /// What keeps a client with one endpoint.
+    pub affinity: Affinity,
     /// How long a removed endpoint is DRAINING before it is omitted.
     pub connection_draining: Duration,
+    /// Envoy's passive checks.
+    pub outlier_detection: Option<OutlierDetection>,
+    /// Envoy's limits on connections and requests.
+    pub circuit_breakers: Option<CircuitBreakers>,
 }
 
 impl Service {
+    /// A service of this name with every default, without check or endpoints.
+    #[must_use]
+    pub fn new(name: Name, protocol: Protocol) -> Self {
+        Self {
+            name,
+            protocol,
+            tls: None,
+            check: None,
+            backends: Vec::new(),
+            failover: None,
+            when_all_unhealthy: WhenAllUnhealthy::default(),
+            unhealthy_response_code: None,
+            close_connections_on_unhealthy: false,
+            quorum: Quorum::default(),
+            guard: Guard::default(),
+            policy: LbPolicy::default(),
+            affinity: Affinity::default(),
+            connection_draining: Duration::ZERO,
+            outlier_detection: None,
+            circuit_breakers: None,
+        }
+    }
+
+    /// Whether Envoys check endpoints of it (semantics H7).
+    #[must_use]
+    pub fn has_envoy_checks(&self) -> bool {
+        self.check.is_some() && self.backends.iter().any(|backend| backend.by.envoys)
+    }
+
     /// The serving addresses of all its endpoints.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.backends
@@ -132,19 +184,125 @@ impl Service {
 pub enum Protocol {
     /// HTTP/1.1
     Http,
+    /// HTTP/1.1 over TLS.
+    Https,
+    /// HTTP/2 over TLS.
+    Http2,
     /// HTTP/2 with prior knowledge, without TLS.
     H2c,
     /// gRPC over `H2c`.
     Grpc,
+    /// gRPC over `Http2`.
+    GrpcWithTls,
     /// Bytes.
     Tcp,
+    /// Bytes over TLS.
+    Ssl,
 }
 
 impl Protocol {
     /// Whether an HTTP route can lead there.
     #[must_use]
     pub fn is_http(self) -> bool {
-        !matches!(self, Self::Tcp)
+        !matches!(self, Self::Tcp | Self::Ssl)
+    }
+
+    /// Whether Envoy speaks HTTP/2 to it.
+    #[must_use]
+    pub fn is_http2(self) -> bool {
+        matches!(
+            self,
+            Self::Http2 | Self::H2c | Self::Grpc | Self::GrpcWithTls
+        )
+    }
+
+    /// Whether Envoy speaks TLS to it.
+    #[must_use]
+    pub fn is_tls(self) -> bool {
+        matches!(
+            self,
+            Self::Https | Self::Http2 | Self::GrpcWithTls | Self::Ssl
+        )
+    }
+}
+
+/// `tls:` of a service: the TLS from Envoy to its endpoints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// The name that Envoy asks for; `None` asks for none.
+    pub sni: Option<String>,
+    /// The certificates that the endpoints' are validated against; `None` validates nothing.
+    pub verify: Option<UpstreamRoots>,
+}
+
+/// Where the certificates stand that endpoints' are validated against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamRoots {
+    /// The Envoy machine's own roots.
+    System,
+    /// PEM, as the file that `tls.roots` names had it when the configuration was read.
+    Pem(Arc<str>),
+}
+
+/// `failover:` of a service (semantics H2, H3).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Failover {
+    /// Below this share of healthy primaries traffic goes to the failover backends; 0.0–1.0; 0: when none is healthy.
+    pub ratio: f64,
+    /// From this share on it comes back; at least `ratio`.
+    pub failback_ratio: f64,
+    /// Whether requests are refused while no endpoint of either pool is healthy; else all share them.
+    pub drop_traffic_if_unhealthy: bool,
+}
+
+/// `whenAllUnhealthy` (semantics H5, H6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenAllUnhealthy {
+    /// Requests are refused.
+    #[default]
+    FailClosed,
+    /// All endpoints get traffic.
+    FailOpen,
+}
+
+/// `probing.quorum` (semantics V2).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Quorum {
+    /// Of the fresh votes, more than half decide.
+    #[default]
+    Majority,
+    /// The latest transition wins, whichever prober made it.
+    Any,
+    /// Healthy only when all fresh votes say so.
+    All,
+    /// Healthy when more than this share of the fresh votes say so; 0.0 ≤ share < 1.0.
+    Share(f64),
+}
+
+/// `probing.guard` (semantics V5).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// A vantage that turns more than this share of its endpoints from healthy abstains; over 0.0, at most 1.0.
+    pub max_share: f64,
+    /// The fewest endpoints of which a share says anything; at least 1.
+    pub min_endpoints: u32,
+    /// The longest that a vantage abstains.
+    pub max_hold: Duration,
+    /// Addresses that must be reachable over TCP from a vantage that is trusted.
+    pub canaries: Vec<SocketAddr>,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_share: 0.5,
+            min_endpoints: 10,
+            max_hold: Duration::from_secs(300),
+            canaries: Vec::new(),
+        }
     }
 }
 
@@ -158,6 +316,37 @@ pub enum LbPolicy {
     LeastRequest,
     /// At random, by weight.
     Random,
+    /// By a hash, on a ring.
+    RingHash,
+    /// By a hash, in a table that changes little.
+    Maglev,
+}
+
+impl LbPolicy {
+    /// Whether it chooses by a hash, so that affinity can hold.
+    #[must_use]
+    pub fn is_hashing(self) -> bool {
+        matches!(self, Self::RingHash | Self::Maglev)
+    }
+}
+
+/// `sessionAffinity` (semantics H8).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Affinity {
+    /// None.
+    #[default]
+    None,
+    /// By the client's address.
+    ClientIp,
+    /// By a request header of this name.
+    Header(String),
+    /// By a cookie, which Envoy sets where it is missing.
+    Cookie {
+        /// Its name.
+        name: String,
+        /// How long it lives; zero: as long as the browser is open.
+        ttl: Duration,
+    },
 }
 
 /// One group of a service.
@@ -167,6 +356,37 @@ pub struct Backend {
     pub group: Arc<EndpointGroup>,
     /// The share of its endpoints' weights that is used; 0.0–1.0.
     pub capacity: f64,
+    /// Whether its endpoints take traffic only when the primary ones don't (semantics H2).
+    pub failover: bool,
+    /// Who checks its endpoints.
+    pub by: ProbedBy,
+}
+
+/// `probing.by` of one backend: at least one where the service has a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbedBy {
+    /// This server's prober, and later remote ones.
+    pub probers: bool,
+    /// Every Envoy for itself (semantics H7). With `probers` both must find an endpoint healthy.
+    pub envoys: bool,
+}
+
+impl ProbedBy {
+    /// Only probers: the default of `GCE_VM_IP_PORT` groups.
+    pub const PROBERS: Self = Self {
+        probers: true,
+        envoys: false,
+    };
+    /// Only Envoys.
+    pub const ENVOYS: Self = Self {
+        probers: false,
+        envoys: true,
+    };
+    /// Both: the default of hybrid and internet groups.
+    pub const BOTH: Self = Self {
+        probers: true,
+        envoys: true,
+    };
 }
 
 /// A named set of endpoints in one place.
@@ -253,6 +473,8 @@ pub struct Fleet {
     pub services: BTreeSet<Name>,
     /// The listeners that its Envoys open.
     pub listeners: Vec<Listener>,
+    /// The order in which regions take traffic, nearest first; empty: all alike (semantics H10).
+    pub region_order: Vec<Arc<str>>,
 }
 
 /// `fleets[].match`: every condition that is given must hold; none given matches every node.

@@ -126,6 +126,7 @@ impl Fleets {
                 matcher,
                 services: told,
                 listeners,
+                region_order: Vec::new(),
             }));
         }
     }

@@ -15,7 +15,7 @@ use super::groups::{self, Group};
 use super::probing;
 use super::read::{Fields, Item, join};
 use super::table::Table;
-use crate::model::{Backend, LbPolicy, Locality, Name, NamedCheck, Protocol, Service};
+use crate::model::{Backend, LbPolicy, Locality, Name, NamedCheck, ProbedBy, Protocol, Service};
 
 const KEYS: &[&str] = &[
     "name",
@@ -62,7 +62,7 @@ pub(super) enum Complete {
     /// With all that it has.
     Yes(Arc<Service>),
     /// But for its check.
-    Unhosted(Unhosted),
+    Unhosted(Box<Unhosted>),
 }
 
 /// A service whose check sends a host that the routes give; until then it has none.
@@ -118,16 +118,15 @@ pub(super) fn read(
                 None => (None, None),
             };
             let service = Service {
-                name,
-                protocol,
                 check,
                 backends,
                 policy,
                 connection_draining: draining.unwrap_or_default(),
+                ..Service::new(name, protocol)
             };
             Some(match unhosted {
                 None => Complete::Yes(Arc::new(service)),
-                Some(check) => Complete::Unhosted(Unhosted { service, check }),
+                Some(check) => Complete::Unhosted(Box::new(Unhosted { service, check })),
             })
         }
         _ => None,
@@ -169,10 +168,19 @@ fn read_check(
 fn taken(protocol: Protocol, profile: Profile) -> Option<&'static [Kind]> {
     use Kind::{Grpc, GrpcWithTls, Http, Https, Tcp};
     match (protocol, profile) {
-        (Protocol::Http, Profile::TencentAlb) => Some(&[Tcp, Http, Https]),
+        (Protocol::Http | Protocol::Https, Profile::TencentAlb) => Some(&[Tcp, Http, Https]),
         (Protocol::Grpc, Profile::TencentAlb) => Some(&[Tcp, Grpc]),
-        (Protocol::Grpc, _) => Some(&[Tcp, Grpc, GrpcWithTls]),
-        (Protocol::Http | Protocol::H2c | Protocol::Tcp, _) => None,
+        (Protocol::GrpcWithTls, Profile::TencentAlb) => Some(&[Tcp, GrpcWithTls]),
+        (Protocol::Grpc | Protocol::GrpcWithTls, _) => Some(&[Tcp, Grpc, GrpcWithTls]),
+        (
+            Protocol::Http
+            | Protocol::Https
+            | Protocol::Http2
+            | Protocol::H2c
+            | Protocol::Tcp
+            | Protocol::Ssl,
+            _,
+        ) => None,
     }
 }
 
@@ -200,10 +208,10 @@ fn compare(item: &Item<'_>, check: &Known, protocol: Protocol) {
         return;
     }
     let same = match protocol {
-        Protocol::Http => matches!(kind, Kind::Http | Kind::Https),
-        Protocol::H2c => kind == Kind::Http2,
-        Protocol::Grpc => matches!(kind, Kind::Grpc | Kind::GrpcWithTls),
-        Protocol::Tcp => matches!(kind, Kind::Tcp | Kind::Ssl),
+        Protocol::Http | Protocol::Https => matches!(kind, Kind::Http | Kind::Https),
+        Protocol::H2c | Protocol::Http2 => kind == Kind::Http2,
+        Protocol::Grpc | Protocol::GrpcWithTls => matches!(kind, Kind::Grpc | Kind::GrpcWithTls),
+        Protocol::Tcp | Protocol::Ssl => matches!(kind, Kind::Tcp | Kind::Ssl),
     };
     if !same {
         item.warning(format!(
@@ -269,6 +277,8 @@ fn read_backends(item: &Item<'_>, fields: &Fields<'_>, groups: &Table<Group>) ->
         backends.push(Backend {
             group: Arc::clone(group),
             capacity,
+            failover: false,
+            by: ProbedBy::PROBERS,
         });
     }
     // Envoy refuses a locality whose weights do not fit; capacity is folded into them in hundredths.

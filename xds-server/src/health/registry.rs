@@ -31,8 +31,8 @@ use vitals_prober::outcome::{Reason, Times};
 use vitals_prober::tally::{Step, TallyState, Verdict};
 use vitals_prober::target::{Pulse, StateKey};
 
-use super::{HealthView, Now, ServiceView, Transition, VoteView, freshness};
-use crate::model::{Locality, Name, Service};
+use super::{HealthView, Now, Pool, ServiceView, Transition, VoteView, freshness};
+use crate::model::{Locality, Name, ProbedBy, Service};
 
 /// What an endpoint of a service is called in the store: the service's name and the serving address.
 pub type EndpointKey = (Name, SocketAddr);
@@ -135,6 +135,8 @@ struct Leaving {
     until: Instant,
     group: Name,
     locality: Locality,
+    pool: Pool,
+    by: Option<ProbedBy>,
     weight: Option<u32>,
 }
 

@@ -115,9 +115,7 @@ fn id(resource: &Arc<Resource>) -> Id {
 mod tests {
     use super::*;
     use crate::health::ServiceView;
-    use crate::model::{
-        LbPolicy, Listener, ListenerKind, Name, NodeMatcher, Protocol, Route, Service,
-    };
+    use crate::model::{Listener, ListenerKind, Name, NodeMatcher, Protocol, Route, Service};
     use crate::resources;
     use ResourceType::{Cluster, ClusterLoadAssignment, Listener as Lds, RouteConfiguration};
 
@@ -126,14 +124,7 @@ mod tests {
     }
 
     fn rendered(service: &str, held: bool) -> Rendered {
-        let service = Service {
-            name: name(service),
-            protocol: Protocol::Http,
-            check: None,
-            backends: Vec::new(),
-            policy: LbPolicy::RoundRobin,
-            connection_draining: std::time::Duration::ZERO,
-        };
+        let service = Service::new(name(service), Protocol::Http);
         Rendered {
             cluster: Arc::new(resources::cluster(&service)),
             assignment: Arc::new(resources::assignment(
@@ -185,6 +176,7 @@ mod tests {
             matcher: NodeMatcher::default(),
             services: BTreeSet::new(),
             listeners: Vec::new(),
+            region_order: Vec::new(),
         };
         assemble(&fleet, services.iter(), listeners, before).unwrap()
     }

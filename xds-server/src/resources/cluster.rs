@@ -27,6 +27,8 @@ pub fn cluster(service: &Service) -> Resource {
         LbPolicy::RoundRobin => nested::LbPolicy::RoundRobin,
         LbPolicy::LeastRequest => nested::LbPolicy::LeastRequest,
         LbPolicy::Random => nested::LbPolicy::Random,
+        LbPolicy::RingHash => nested::LbPolicy::RingHash,
+        LbPolicy::Maglev => nested::LbPolicy::Maglev,
     };
     let message = pb::Cluster {
         name: service.name.as_str().into(),
@@ -60,11 +62,13 @@ pub fn cluster(service: &Service) -> Resource {
 
 fn protocol_options(protocol: Protocol) -> Option<HttpProtocolOptions> {
     let protocol = match protocol {
-        Protocol::Http => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
-        Protocol::H2c | Protocol::Grpc => {
+        Protocol::Http | Protocol::Https => {
+            ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default())
+        }
+        Protocol::Http2 | Protocol::H2c | Protocol::Grpc | Protocol::GrpcWithTls => {
             ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default())
         }
-        Protocol::Tcp => return None,
+        Protocol::Tcp | Protocol::Ssl => return None,
     };
     Some(HttpProtocolOptions {
         upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(

@@ -84,11 +84,8 @@ fn virtual_hosts(
 }
 
 fn http_route(route: &Route, protocol: Protocol) -> pb::Route {
-    // Envoy ends a request after 15 s by default. That is right for HTTP, but H2C and gRPC services stream.
-    let timeout = match protocol {
-        Protocol::H2c | Protocol::Grpc => Some(duration(Duration::ZERO)),
-        Protocol::Http | Protocol::Tcp => None,
-    };
+    // Envoy ends a request after 15 s by default. That is right for HTTP/1, but HTTP/2 and gRPC services stream.
+    let timeout = protocol.is_http2().then(|| duration(Duration::ZERO));
     pb::Route {
         r#match: Some(pb::RouteMatch {
             path_specifier: Some(PathSpecifier::Prefix(route.prefix.clone())),

@@ -219,6 +219,8 @@ impl ServiceState {
                         until: now.mono + service.connection_draining,
                         group: endpoint.group.clone(),
                         locality: endpoint.locality.clone(),
+                        pool: endpoint.pool,
+                        by: endpoint.by,
                         weight: endpoint.weight,
                     });
             }

@@ -13,7 +13,8 @@ use vitals_prober::target::StateKey;
 use super::{Change, EndpointRecord, ServiceState};
 use crate::health::quorum::{self, Decision, Vote};
 use crate::health::{
-    DetailedStatus, EdsStatus, EndpointView, Now, Rule, ServiceView, Transition, VoteView,
+    DetailedStatus, EdsStatus, EndpointView, Now, Pool, Routing, Rule, ServiceView, Transition,
+    VoteView,
 };
 use crate::model::{AdminState, Backend, Endpoint, Name};
 
@@ -80,6 +81,8 @@ impl ServiceState {
             group: leaving.group.clone(),
             address: *address,
             locality: leaving.locality.clone(),
+            pool: leaving.pool,
+            by: leaving.by,
             weight: leaving.weight,
             status: Some(EdsStatus::Draining),
             detailed: DetailedStatus::Draining,
@@ -95,7 +98,11 @@ impl ServiceState {
         evaluation.unpinned = self.pinned > 0 && pinned == 0;
         self.pinned = pinned;
         self.compare(&mut endpoints, &times, &mut evaluation);
-        self.view = Arc::new(ServiceView { held, endpoints });
+        self.view = Arc::new(ServiceView {
+            held,
+            routing: Routing::default(),
+            endpoints,
+        });
         evaluation
     }
 
@@ -244,6 +251,8 @@ impl ServiceState {
             group: backend.group.name.clone(),
             address: endpoint.address,
             locality: backend.group.locality.clone(),
+            pool: Pool::of(backend),
+            by: self.service.check.as_ref().map(|_| backend.by),
             weight,
             status,
             detailed,
