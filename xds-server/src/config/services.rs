@@ -11,6 +11,7 @@ use std::time::Duration;
 use vitals_prober::check::{Kind, Profile};
 
 use super::checks::{self, Check, Content, Known};
+use super::envoy;
 use super::groups::{self, Group};
 use super::probing;
 use super::read::{Fields, Item, join};
@@ -108,6 +109,8 @@ pub(super) fn read(
     if let Some(item) = fields.get("probing") {
         probing::read(&item);
     }
+    let outlier_detection = fields.get("outlierDetection").and_then(|i| envoy::read(&i));
+    let circuit_breakers = fields.get("circuitBreakers").and_then(|i| envoy::read(&i));
     refuse_the_rest(&fields);
     let Some(name_item) = name_item else { return };
     let service = match (name, protocol) {
@@ -122,6 +125,8 @@ pub(super) fn read(
                 backends,
                 policy,
                 connection_draining: draining.unwrap_or_default(),
+                outlier_detection,
+                circuit_breakers,
                 ..Service::new(name, protocol)
             };
             Some(match unhosted {
@@ -362,15 +367,9 @@ fn refuse_the_rest(fields: &Fields<'_>) {
             tls.get("roots").and_then(|i| i.text());
         }
     }
-    for (key, what) in [
-        ("outlierDetection", "outlier detection"),
-        ("circuitBreakers", "circuit breakers"),
-        ("envoyCluster", "fields of Envoy's own cluster"),
-    ] {
-        if let Some(item) = fields.get(key) {
-            item.key_unsupported(what, &format!("leave {key} out"));
-            item.entries();
-        }
+    if let Some(item) = fields.get("envoyCluster") {
+        item.key_unsupported("fields of Envoy's own cluster", "leave envoyCluster out");
+        item.entries();
     }
 }
 
