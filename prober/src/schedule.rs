@@ -13,11 +13,11 @@
 //!            └───────────────────────────────────────┘
 //! ```
 //!
-//! The grid is `origin + a tick by hash(key, vantage) within the interval + n × interval`, so that a reload moves nothing, endpoints are
-//! spread evenly, and two vantages do not probe in step. Slots are counted from start to start: a slow probe does not
-//! push the next one away (S3). Probes of one target never overlap: a slot that has come while the previous probe ran
-//! is due at once when it ends, and earlier missed ones are skipped. Lateness is our own fault only, so the delay by
-//! the target's own probe does not count as lateness.
+//! The grid is `origin + a tick by hash(key, vantage) within the interval + n × interval`, so that a reload moves
+//! nothing, endpoints are spread evenly, and two vantages do not probe in step. Slots are counted from start to start: a
+//! slow probe does not push the next one away (S3). Probes of one target never overlap: a slot that has come while the
+//! previous probe ran is due at once when it ends, and earlier missed ones are skipped. Lateness is our own fault only,
+//! so the delay by the target's own probe does not count as lateness.
 //!
 //! Pure: no clock, no sockets, no queue. The in-flight cap and the timers are the engine's.
 
