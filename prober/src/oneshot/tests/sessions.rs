@@ -214,17 +214,28 @@ fn p10_only_a_full_handshake_can_say_that_a_server_fails() {
     }
 }
 
-#[test]
-fn p10_a_server_that_is_silent_to_tls_1_2_costs_one_timeout_at_most() {
-    let config = server(&[&version::TLS13]);
+/// Whom a server leaves without an answer.
+#[derive(Clone, Copy, PartialEq)]
+enum Silent {
+    ToNobody,
+    ToTls12,
+    ToAll,
+}
+
+/// A server of both versions, and a check with little patience.
+fn silent(to: Silent) -> (Row, Arc<Mutex<Silent>>) {
+    let config = server(&both());
+    let to = Arc::new(Mutex::new(to));
+    let current = to.clone();
     let address = peer(move |mut stream| {
         // A key share on X25519, 32 bytes: only a hello for TLS 1.3 has one.
         let mut hello = [0; 4096];
         let length = stream.peek(&mut hello).unwrap_or(0);
-        if !hello[..length]
+        let modern = hello[..length]
             .windows(4)
-            .any(|bytes| bytes == [0, 0x1d, 0, 32])
-        {
+            .any(|bytes| bytes == [0, 0x1d, 0, 32]);
+        let to = *current.lock().unwrap_or_else(PoisonError::into_inner);
+        if to == Silent::ToAll || (to == Silent::ToTls12 && !modern) {
             return until_closed(&mut stream);
         }
         let connection = ServerConnection::new(config.clone()).unwrap();
@@ -237,11 +248,45 @@ fn p10_a_server_that_is_silent_to_tls_1_2_costs_one_timeout_at_most() {
         timeout: Some(Duration::from_millis(400)),
         ..of(Kind::Https)
     };
-    let mut row = Row::of(address, quick);
+    (Row::of(address, quick), to)
+}
+
+impl Row {
+    fn times_out(&mut self) {
+        let (outcome, _) = self.judged();
+        assert_eq!(outcome.reason.code, ReasonCode::TlsTimeout, "{outcome:?}");
+    }
+}
+
+#[test]
+fn p10_a_server_that_is_silent_to_tls_1_2_costs_one_timeout() {
+    let (mut row, _) = silent(Silent::ToTls12);
     row.passes(1);
-    let (outcome, _) = row.judged();
-    assert_eq!(outcome.reason.code, ReasonCode::TlsTimeout, "{outcome:?}");
+    row.times_out();
     row.passes(12);
+}
+
+#[test]
+fn p10_a_server_that_becomes_silent_to_tls_1_2_costs_two_timeouts_with_a_pass_between() {
+    let (mut row, to) = silent(Silent::ToNobody);
+    row.passes(4);
+    *to.lock().unwrap() = Silent::ToTls12;
+    row.times_out();
+    row.passes(1);
+    row.times_out();
+    row.passes(12);
+}
+
+#[test]
+fn a_server_that_was_too_slow_is_asked_for_tls_1_2_again() {
+    let (mut row, to) = silent(Silent::ToNobody);
+    row.passes(4);
+    *to.lock().unwrap() = Silent::ToAll;
+    row.times_out();
+    row.times_out();
+    *to.lock().unwrap() = Silent::ToNobody;
+    let expected = runs(&[(V13, false, 1), (V12, false, 1), (V12, true, 1)]);
+    assert_eq!(row.passes(3), expected);
 }
 
 #[test]

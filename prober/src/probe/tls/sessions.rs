@@ -8,7 +8,8 @@
 //!  ┌────────────── every tenth passed probe; a probe that did not pass ────────────────┐
 //!  ▼                                                                                   │
 //! FULL: 1.2 and 1.3, no session ──passed──► SHORT: 1.2 alone, and its session if kept ─┤
-//!                                             │ a pass without a session, a time-out,  │
+//!                                             │ a pass without a session; a time-out   │
+//!                                             │ where none passed before;              │
 //!                                             │ or not passed where FULL then passed   │
 //!                                             ▼                                        │
 //!                                           1.2 and 1.3, and the session if kept ──────┘
@@ -56,6 +57,8 @@ struct Kept {
     full: bool,
     /// Short handshakes are of no use with this server.
     never_short: bool,
+    /// A short handshake has led to a pass, and to no time-out since.
+    proven: bool,
     group: Option<NamedGroup>,
     session: Option<Session>,
 }
@@ -101,12 +104,17 @@ impl Sessions {
                 kept.passed = (kept.passed + 1) % FULL_EVERY;
                 let resumable = matches!(kept.session, Some(Session::Tls12(_)));
                 kept.never_short |= doubted || (short && !resumable);
+                kept.proven |= short;
             }
             ProbeResult::Fail | ProbeResult::Timeout => {
                 (kept.passed, kept.session) = (0, None);
-                // The deadline left no time to ask in full. A server that is silent to TLS 1.2 may be meant, so it is
-                // asked for that no more.
-                kept.never_short |= short;
+                // The deadline left no time to ask in full. Maybe the server is silent to TLS 1.2: where nothing speaks
+                // against that, it is asked for TLS 1.2 no more, so that it is wronged once, or twice but not in a row
+                // where it used to answer. One who used to may as well just have been too slow.
+                if short {
+                    kept.never_short |= !kept.proven;
+                    kept.proven = false;
+                }
             }
             ProbeResult::Inconclusive => {}
         });
