@@ -8,7 +8,8 @@
 //!   │  ▲  │                       │                     │  │
 //!   │  │  └───────── no TLS ──────│────────────────────►│  │ nothing to say, or no answer wanted
 //!   │  │                          │                     │  ▼
-//!   │  └── P14: retry, once ──────│─────────────────────┤ PASS (P8, P9)
+//!   │  └── P14: retry, once; ─────│─────────────────────┤ PASS (P8, P9)
+//!   │      after a short TLS handshake: no pass, once   │
 //!   ▼ error, deadline             ▼ refused, deadline   ▼ deadline
 //!  outcome                     outcome               outcome
 //! ```
@@ -44,8 +45,8 @@ use std::time::{Duration, Instant};
 use socket2::Socket;
 
 use self::conversation::{Conversation, Step};
-use self::tls::Layer;
 pub(crate) use self::tls::{Configs, Sessions};
+use self::tls::{Layer, Offer};
 pub(crate) use self::trace::Trace;
 pub use self::trace::{Established, Event, Piece, SHOWN_BYTES};
 use crate::check::Close;
@@ -134,6 +135,8 @@ pub(crate) struct Attempt {
     unsent: Vec<u8>,
     taken: usize,
     retried: bool,
+    /// A short TLS handshake did not lead to a pass, so a full one follows.
+    doubted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +179,7 @@ impl Attempt {
             unsent: Vec::new(),
             taken: 0,
             retried: false,
+            doubted: false,
         })
     }
 
@@ -206,32 +210,48 @@ impl Attempt {
         context: &mut Context,
         now: Instant,
     ) -> Progress {
-        match self.drive(ready, target, context, now) {
-            None => Progress::Waiting,
-            Some(Step::Done(finding)) => self.end(finding, target, context, now),
+        let finding = match self.drive(ready, target, context, now) {
+            None => return Progress::Waiting,
+            Some(Step::Done(finding)) => finding,
             Some(Step::Retry) if self.retried => {
                 let missing = self.conversation.as_ref().map(|c| c.missing());
-                let finding = http2::refused_again(target.address, &missing.unwrap_or_default());
-                self.end(finding, target, context, now)
+                http2::refused_again(target.address, &missing.unwrap_or_default())
             }
-            Some(Step::Retry) => match self.reconnect(target, context) {
-                Ok(()) => Progress::Reconnected,
-                Err(outcome) => Progress::Ended(outcome),
-            },
+            Some(Step::Retry) => {
+                // Semantics P14: once more.
+                self.retried = true;
+                return self.reconnect(target, context);
+            }
+        };
+        // P10: a TLS handshake that offers less than both versions can only confirm; a full one has the last word.
+        let failed = matches!(finding.0, ProbeResult::Fail | ProbeResult::Timeout);
+        if let Some(sessions) = &self.sessions
+            && self.tls.as_ref().map(Layer::offer) == Some(Offer::Tls12)
+            && failed
+            && now < self.deadline
+        {
+            sessions.doubt();
+            (self.doubted, self.retried) = (true, false);
+            return self.reconnect(target, context);
         }
+        self.end(finding, target, context, now)
     }
 
-    /// Semantics P14: once more on a fresh connection, within the same deadline.
-    fn reconnect(&mut self, target: &Target, context: &mut Context) -> Result<(), Outcome> {
+    /// On a fresh connection, within the same deadline.
+    fn reconnect(&mut self, target: &Target, context: &mut Context) -> Progress {
         context.out.trace.note(|| Event::Retrying);
         self.leave(target, context);
-        self.socket = socket::connect(target, context.source)?;
+        self.socket = match socket::connect(target, context.source) {
+            Ok(socket) => socket,
+            Err(outcome) => return Progress::Ended(outcome),
+        };
         self.stage = Stage::Connecting;
+        (self.connect, self.handshake, self.first_byte) = (None, None, None);
         self.conversation = conversation::begin(target);
         self.tls = None;
         self.unsent.clear();
-        self.retried = true;
-        Ok(())
+        self.taken = 0;
+        Progress::Reconnected
     }
 
     /// The time of [`Attempt::timer`] has come, and readiness up to then is served.
@@ -299,6 +319,9 @@ impl Attempt {
         } else {
             (result, reason)
         };
+        if let Some(sessions) = &self.sessions {
+            sessions.note(result, self.tls.as_ref().map(Layer::offer), self.doubted);
+        }
         Progress::Ended(Outcome {
             result,
             reason,

@@ -51,8 +51,9 @@ const WAKE: Token = Token(usize::MAX);
 
 /// Events taken at once; a full load means that there may be more.
 const EVENTS: usize = 1024;
-/// Timers served in one round, and probes started from the waiting ones.
-const BATCH: usize = 64;
+/// Timers served in one round, and probes started from the waiting ones. Few, because the answers to the first of them
+/// wait for the last one's start.
+const BATCH: usize = 16;
 /// How often a reader that is behind is offered the backlog.
 const RETRY_REPORTS: Duration = Duration::from_millis(20);
 /// How often the log is told of the same fault of our own.

@@ -16,6 +16,8 @@ use crate::tally::Tally;
 use crate::target::{Names, Pulse, StateKey};
 use ProbeResult::{Fail, Inconclusive, Pass, Timeout};
 
+mod sessions;
+
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// A peer that treats each connection in this way, each in its own thread, until the process ends.
@@ -526,39 +528,6 @@ fn every_step_is_told_in_its_order_and_the_rule_with_it() {
         rule(&target.check, &outcome),
         "P4: the final status is in {200}"
     );
-}
-
-#[test]
-fn p10_sessions_are_resumed_save_by_every_tenth_probe() {
-    for (version, name) in [(&version::TLS12, "TLSv1_2"), (&version::TLS13, "TLSv1_3")] {
-        let (config, _) = tls(Cert::default(), &[version], &[]);
-        let target = target(
-            tls_answering(config, OK),
-            Some("a.example"),
-            of(Kind::Https),
-        );
-        let mut sessions = None;
-        let mut context = Context::new(Arc::default(), None, Trace::listening());
-        let resumed: Vec<bool> = (0..21)
-            .map(|_| {
-                let mut resumed = None;
-                let mut watch = |_: Duration, event: &Event| {
-                    if let Event::TlsEstablished(tls) = event {
-                        assert_eq!(tls.version, name);
-                        resumed = Some(tls.resumed);
-                    }
-                };
-                let started = clock::now();
-                let outcome = drive(&target, started, &mut sessions, &mut context, &mut watch);
-                tell(started, &mut context, &mut watch);
-                let outcome = outcome.unwrap();
-                assert!(matches!(outcome.result, Pass | Inconclusive), "{outcome:?}");
-                resumed.unwrap()
-            })
-            .collect();
-        let expected: Vec<bool> = (0..21).map(|n| n % 10 != 0).collect();
-        assert_eq!(resumed, expected, "{name}");
-    }
 }
 
 /// An HTTP/2 frame.

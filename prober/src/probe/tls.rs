@@ -24,6 +24,7 @@ use rustls::{AlertDescription, ClientConnection, Error, HandshakeKind};
 
 use self::config::Alpn;
 pub(crate) use self::config::Configs;
+pub(super) use self::sessions::Offer;
 pub(crate) use self::sessions::Sessions;
 use super::Finding;
 use super::text::quoted;
@@ -40,6 +41,7 @@ pub(super) struct Layer {
     connection: Box<ClientConnection>,
     sessions: Arc<Sessions>,
     alpn: Alpn,
+    offer: Offer,
     peer: SocketAddr,
     taken: usize,
 }
@@ -83,9 +85,9 @@ impl Layer {
             // Without a name none is sent, and a certificate is verified against the address.
             None => ServerName::IpAddress(target.address.ip().into()),
         };
-        sessions.turn();
+        let offer = sessions.turn();
         // A copy of the template costs less than a microsecond; one kept per target would cost memory.
-        let mut config = (*configs.get(alpn, check)?).clone();
+        let mut config = (*configs.get(alpn, offer, check)?).clone();
         config.resumption = Resumption::store(sessions.clone());
         let mut connection = ClientConnection::new(Arc::new(config), name)
             .map_err(|error| format!("no handshake can be made ({error})"))?;
@@ -95,9 +97,15 @@ impl Layer {
             connection: Box::new(connection),
             sessions: Arc::clone(sessions),
             alpn,
+            offer,
             peer: target.address,
             taken: 0,
         })
+    }
+
+    /// What the handshake offers.
+    pub(super) fn offer(&self) -> Offer {
+        self.offer
     }
 
     pub(super) fn is_handshaking(&self) -> bool {

@@ -37,7 +37,8 @@ pub enum Event {
     Received(Piece),
     /// The peer has closed its side.
     PeerClosed,
-    /// GOAWAY below our stream: a fresh connection follows (semantics P14).
+    /// A fresh connection follows: after GOAWAY below our stream (semantics P14), or because a short TLS handshake has
+    /// not led to a pass (P10).
     Retrying,
 }
 

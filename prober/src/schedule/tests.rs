@@ -113,7 +113,12 @@ fn s3_first_probes_are_spread_over_a_second_and_phases_over_the_interval() {
         let first = Schedule::new(&spread, key(n), secs(5), false, origin);
         firsts[bucket(first.due(), ms(100))] += 1;
         let known = Schedule::new(&spread, key(n), secs(5), true, origin);
-        phases[bucket(known.due(), ms(500))] += 1;
+        // Phase 0 is a slot now, so the next one is an interval away.
+        phases[bucket(known.due(), ms(500)) % 10] += 1;
+        for due in [first.due(), known.due()] {
+            let since = (due - origin).as_nanos();
+            assert!(since.is_multiple_of(TICK.as_nanos()), "on a tick");
+        }
     }
     for count in firsts.into_iter().chain(phases) {
         assert!(
@@ -150,7 +155,7 @@ proptest! {
         prop_assert!(schedule.due() >= met);
         let within = if is_judged { interval } else { interval.min(FIRST_WITHIN) };
         prop_assert!(schedule.due() <= met + within);
-        let phase = modulo(spread.hash(key(id)), interval);
+        let phase = phase(spread.hash(key(id)), interval);
         let on_grid = |t: Instant| {
             ((t - origin) + interval - phase).as_nanos().is_multiple_of(interval.as_nanos())
         };
