@@ -7,7 +7,7 @@ use vitals_tests::lab::Scene;
 use vitals_tests::net::{Net, Turn};
 use vitals_tests::probe::{expect, probe};
 
-use crate::table::{Row, answer, judge, row, send};
+use crate::table::{Row, Script, answer, judge, row, send};
 
 const OPEN: &[&str] = &["CONNECTED"];
 const OK: &[&str] = &["RESPONSE_OK"];
@@ -29,7 +29,7 @@ fn nothing_listens(flags: &str) -> Row {
     Row {
         name: "nothing listens",
         rule: "P16",
-        turns: Vec::new(),
+        script: Script::Nobody,
         flags: flags.into(),
         result: "TIMEOUT",
         codes: &["CONNECT_REFUSED"],
