@@ -22,6 +22,7 @@ mod reload;
 mod reload_invalid;
 mod restart;
 mod saves;
+mod sources;
 mod states;
 mod store;
 mod traffic;
