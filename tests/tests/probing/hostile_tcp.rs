@@ -236,6 +236,26 @@ fn p16_a_connect_that_is_not_answered() {
 }
 
 #[test]
+fn p8_p16_a_connection_that_the_kernel_takes_and_nobody_accepts() {
+    let _turn = Turn::shared();
+    let address = SocketAddr::new(Net::new().host(11).into(), 21_902);
+    // As a process that is stopped: it listens, and that is all.
+    let _stopped = std::net::TcpListener::bind(address).unwrap();
+    expect(address, TCP, "PASS", "CONNECTED");
+    for (flags, code) in [
+        (PONG, "RESPONSE_TIMEOUT"),
+        ("--type HTTP", "RESPONSE_TIMEOUT"),
+        ("--type SSL", "TLS_TIMEOUT"),
+        ("--type HTTPS", "TLS_TIMEOUT"),
+        ("--type HTTP2", "TLS_TIMEOUT"),
+        ("--type GRPC", "RESPONSE_TIMEOUT"),
+    ] {
+        let flags = format!("{flags} --timeout 500ms");
+        expect(address, &flags, "TIMEOUT", code);
+    }
+}
+
+#[test]
 fn p16_our_own_side() {
     let scene = Scene::new();
     let backend = scene.backend(11);

@@ -1,4 +1,5 @@
-//! Faults of the prober's own side: no descriptors, no ports, no route (semantics P16). They say nothing of the endpoint.
+//! What the prober's own machine makes of a probe: no descriptors, no ports, no route, which say nothing of the endpoint
+//! (semantics P16); and names with several addresses (V7).
 
 use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpStream};
@@ -94,23 +95,33 @@ fn p16_a_prober_without_descriptors_blames_no_endpoint_and_says_so() {
     );
 }
 
-/// The flags of `unshare` for a network namespace: as a root of its own, which needs no rights outside, or as root.
+/// The flags of `unshare` for namespaces: as a root of its own, which needs no rights outside, or as root.
 #[track_caller]
-fn namespace() -> &'static [&'static str] {
-    let ways: [&[&str]; 2] = [&["--user", "--map-root-user", "--net"], &["--net"]];
+fn namespaces() -> &'static [&'static str] {
+    let ways: [&[&str]; 2] = [
+        &[
+            "--user",
+            "--map-root-user",
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+        ],
+        &["--net", "--mount", "--pid", "--fork"],
+    ];
     let works = |flags: &&&[&str]| {
         let output = run(Command::new("unshare").args(**flags).args(["--", "true"]));
         output.status.success()
     };
     let way = ways.iter().find(works);
-    way.expect("`unshare` can make a network namespace, with user namespaces or as root")
+    way.expect("`unshare` can make namespaces, within a user namespace or as root")
 }
 
-/// Runs `vitals probe` in a network namespace of its own after this script; returns the reason of what is INCONCLUSIVE.
+/// Runs `vitals probe` in namespaces of its own after this script. What the script leaves running ends with it.
 #[track_caller]
 fn probe_within(script: &str, target: &str, flags: &str) -> Value {
     let mut command = Command::new("unshare");
-    command.args(namespace()).args(["--", "sh", "-ec"]);
+    command.args(namespaces()).args(["--", "sh", "-ec"]);
     command.arg(format!("{script}\nexec \"$@\"")).arg("sh");
     command
         .arg(tools::vitals())
@@ -121,7 +132,15 @@ fn probe_within(script: &str, target: &str, flags: &str) -> Value {
     let output = run(&mut command);
     let document: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output)));
-    assert_eq!(output.status.code(), Some(3), "{document:#}");
+    let code = output.status.code().unwrap();
+    assert_eq!(document["exitCode"], code, "{document:#}");
+    document
+}
+
+/// The reason of what is INCONCLUSIVE.
+#[track_caller]
+fn inconclusive(document: &Value) -> Value {
+    assert_eq!(document["exitCode"], 3, "{document:#}");
     assert_eq!(document["result"], "INCONCLUSIVE", "{document:#}");
     document["probes"][0]["reason"].clone()
 }
@@ -131,7 +150,7 @@ fn p16_without_a_route_nothing_is_said_of_the_endpoint() {
     // In a new namespace not even loopback is up.
     for target in ["192.0.2.1:80", "127.0.0.1:80", "[2001:db8::1]:80"] {
         for kind in ["TCP", "HTTP", "HTTPS", "GRPC"] {
-            let reason = probe_within("true", target, &format!("--type {kind}"));
+            let reason = inconclusive(&probe_within("true", target, &format!("--type {kind}")));
             assert_eq!(reason["code"], "LOCAL_NO_ROUTE", "{reason}");
             assert_eq!(reason["layer"], "LOCAL", "{reason}");
         }
@@ -146,7 +165,8 @@ echo '40000 40000' > /proc/sys/net/ipv4/ip_local_port_range
 echo 40000 > /proc/sys/net/ipv4/ip_local_reserved_ports";
     for kind in ["TCP", "HTTPS"] {
         for source in ["", " --source-address 127.0.0.1"] {
-            let reason = probe_within(script, "127.0.0.1:9", &format!("--type {kind}{source}"));
+            let flags = format!("--type {kind}{source}");
+            let reason = inconclusive(&probe_within(script, "127.0.0.1:9", &flags));
             assert_eq!(reason["code"], "LOCAL_PORTS", "{reason}");
             assert_eq!(reason["layer"], "LOCAL", "{reason}");
             let text = reason["text"].as_str().unwrap();
@@ -156,4 +176,37 @@ echo 40000 > /proc/sys/net/ipv4/ip_local_reserved_ports";
             );
         }
     }
+}
+
+#[test]
+fn v7_p16_each_address_of_a_name_has_a_verdict_of_its_own() {
+    let scene = Scene::new();
+    let hosts = scene.dir().join("hosts");
+    std::fs::write(&hosts, "127.0.0.1 two.example\n::1 two.example\n").unwrap();
+    // In the namespace loopback has both families, and a server has one.
+    let script = format!(
+        "ip link set lo up
+mount --bind {} /etc/hosts
+{} -c 'import http.server as h; h.HTTPServer((\"127.0.0.1\", 8080), h.SimpleHTTPRequestHandler).serve_forever()' 2> /dev/null > /dev/null &
+for _ in $(seq 300); do if {} probe 127.0.0.1:8080 --type TCP > /dev/null; then break; fi; sleep 0.1; done",
+        hosts.display(),
+        tools::python().display(),
+        tools::vitals().display(),
+    );
+    let document = probe_within(&script, "two.example:8080", "--type HTTP");
+    let verdict = |address: &str| {
+        let probes = document["probes"].as_array().unwrap();
+        let of = probes.iter().find(|probe| probe["address"] == address);
+        let of = of.unwrap_or_else(|| panic!("{address}: {document:#}"));
+        (
+            of["result"].clone(),
+            of["reason"]["code"].clone(),
+            of["host"].clone(),
+        )
+    };
+    let due = |result: &str, code: &str| (result.into(), code.into(), Value::from("two.example"));
+    assert_eq!(verdict("127.0.0.1:8080"), due("PASS", "RESPONSE_OK"));
+    assert_eq!(verdict("[::1]:8080"), due("TIMEOUT", "CONNECT_REFUSED"));
+    // The worst counts.
+    assert_eq!(document["exitCode"], 2);
 }
