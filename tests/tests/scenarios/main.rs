@@ -12,6 +12,7 @@
 )]
 
 mod cli;
+mod detailed;
 mod failure;
 mod first_words;
 mod fleets;
