@@ -27,8 +27,9 @@ pub fn run(
     source: Option<IpAddr>,
     observer: &mut dyn FnMut(Duration, &Event),
 ) -> Outcome {
-    let started = clock::now();
     let mut context = Context::new(Arc::default(), source, Trace::listening());
+    context.warm_up(target);
+    let started = clock::now();
     let outcome = drive(target, started, &mut None, &mut context, observer);
     tell(started, &mut context, observer);
     outcome.unwrap_or_else(|error| Attempt::refused(target, &error))

@@ -2,9 +2,12 @@
 //! P16). Each row is judged over TLS 1.2 and 1.3 where both can do it.
 
 use vitals_tests::hostile::Act;
-use vitals_tests::hostile_tls::{ALERT, HANDSHAKE, TlsAct, Version, close_notify, gap, say};
+use vitals_tests::hostile_tls::{ALERT, DATA, HANDSHAKE, TlsAct, Version, close_notify, gap, say};
 
-use crate::frames::{SERVING, call, goaway, head, settings};
+use crate::frames::{
+    CONTINUATION, HEADERS, PING, RST_STREAM, SERVING, bomb, call, frame, goaway, head, promise,
+    settings,
+};
 use crate::table::{Row, Script, judge};
 
 const OK: &[&str] = &["RESPONSE_OK"];
@@ -281,7 +284,7 @@ fn p16_records_that_break_tls() {
             ),
             both(
                 ("empty records without end", "P16"),
-                vec![TlsAct::Endless(23, vec![])],
+                vec![TlsAct::Endless(DATA, vec![])],
                 HTTPS,
                 fail(&["TLS_HANDSHAKE", "FLOOD"]),
             ),
@@ -337,7 +340,7 @@ fn p16_records_that_break_tls() {
                 ("headers without end", "P4"),
                 vec![
                     say("HTTP/1.1 200 OK\r\n"),
-                    TlsAct::Endless(23, b"X-A: b\r\n".repeat(100)),
+                    TlsAct::Endless(DATA, b"X-A: b\r\n".repeat(100)),
                 ],
                 HTTPS,
                 fail(&["HEADERS_TOO_LARGE"]),
@@ -391,7 +394,7 @@ fn p8_p9_ssl() {
             ),
             any(
                 ("talks without end", "P9"),
-                vec![TlsAct::Endless(23, vec![0; 4096])],
+                vec![TlsAct::Endless(DATA, vec![0; 4096])],
                 SSL,
                 open,
             ),
@@ -416,7 +419,7 @@ fn p8_p9_ssl() {
             ),
             any(
                 ("something without end", "P8"),
-                vec![TlsAct::Endless(23, vec![b'x'; 4096])],
+                vec![TlsAct::Endless(DATA, vec![b'x'; 4096])],
                 STRING,
                 ("FAIL", MISMATCH),
             ),
@@ -488,9 +491,47 @@ fn p12_p14_http2_and_grpc() {
             ),
             h2(
                 ("SETTINGS without end", "P12"),
-                vec![TlsAct::Endless(23, settings().repeat(50))],
+                vec![TlsAct::Endless(DATA, settings().repeat(50))],
                 flags,
                 fail(no_end),
+            ),
+            h2(
+                ("CONTINUATION without end", "P12"),
+                vec![
+                    say([settings(), frame(HEADERS, 0, 1, &[0x88])].concat()),
+                    TlsAct::Endless(DATA, frame(CONTINUATION, 0, 1, &[]).repeat(50)),
+                ],
+                flags,
+                fail(no_end),
+            ),
+            h2(
+                ("PING without end", "P12"),
+                vec![
+                    say(settings()),
+                    TlsAct::Endless(DATA, frame(PING, 0, 0, &[0; 8]).repeat(50)),
+                ],
+                flags,
+                fail(no_end),
+            ),
+            h2(
+                ("a header bomb", "P12"),
+                vec![say([settings(), bomb()].concat())],
+                flags,
+                fail(&["HEADERS_TOO_LARGE"]),
+            ),
+            h2(
+                ("PUSH_PROMISE", "P12"),
+                vec![say([settings(), promise()].concat())],
+                flags,
+                fail(&["HTTP2_ERROR"]),
+            ),
+            h2(
+                ("RST_STREAM", "P12"),
+                vec![say(
+                    [settings(), frame(RST_STREAM, 0, 1, &[0, 0, 0, 7])].concat()
+                )],
+                flags,
+                fail(&["HTTP2_ERROR"]),
             ),
             h2(
                 ("close_notify without an answer", "P12"),

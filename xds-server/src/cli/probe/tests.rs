@@ -328,7 +328,7 @@ enum Shows {
 fn recorder() -> (String, std::sync::mpsc::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (sender, receiver) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
             let mut first = vec![0; 4096];
