@@ -120,6 +120,9 @@ pub fn rule(check: &HealthCheck, outcome: &Outcome) -> String {
         Code::PeerReset | Code::PeerClosed | Code::TlsClosed => {
             "P16: reached, and left without the answer, is FAIL".into()
         }
+        Code::TlsAlert | Code::TlsHandshake if outcome.times.tls.is_some() => {
+            "P16: reached, and answered wrongly, is FAIL".into()
+        }
         Code::TlsAlert | Code::TlsHandshake => {
             "P10: TLS 1.2 or 1.3 must come about; certificates are not looked at".into()
         }

@@ -723,6 +723,28 @@ fn p12_p16_a_port_with_tls_for_one_without_fails_fast_and_says_what_to_check_it_
     }
 }
 
+#[test]
+fn p10_p16_the_rule_tells_whether_tls_broke_in_the_handshake_or_after_it() {
+    let garbage = b"\x17\x03\x03\0\x02ab";
+    let within = peer(move |mut stream| {
+        take_request(&mut stream);
+        stream.write_all(garbage).ok();
+        until_closed(&mut stream);
+    });
+    let after = tls_peer(plain_tls(&[]), move |mut stream| {
+        take_request(&mut stream);
+        stream.sock.write_all(garbage).ok();
+        until_closed(&mut stream.sock);
+    });
+    for (address, number) in [(within, "P10: "), (after, "P16: ")] {
+        let target = target(address, None, of(Kind::Https));
+        let (outcome, _) = probe(&target);
+        assert_eq!(outcome.reason.code, ReasonCode::TlsHandshake, "{outcome:?}");
+        let rule = rule(&target.check, &outcome);
+        assert!(rule.starts_with(number), "{rule}");
+    }
+}
+
 fn settings_frame() -> Vec<u8> {
     frame(4, 0, 0, b"")
 }
