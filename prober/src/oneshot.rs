@@ -27,8 +27,9 @@ pub fn run(
     source: Option<IpAddr>,
     observer: &mut dyn FnMut(Duration, &Event),
 ) -> Outcome {
-    let started = clock::now();
     let mut context = Context::new(Arc::default(), source, Trace::listening());
+    context.warm_up(target);
+    let started = clock::now();
     let outcome = drive(target, started, &mut None, &mut context, observer);
     tell(started, &mut context, observer);
     outcome.unwrap_or_else(|error| Attempt::refused(target, &error))
@@ -118,6 +119,9 @@ pub fn rule(check: &HealthCheck, outcome: &Outcome) -> String {
         ),
         Code::PeerReset | Code::PeerClosed | Code::TlsClosed => {
             "P16: reached, and left without the answer, is FAIL".into()
+        }
+        Code::TlsAlert | Code::TlsHandshake if outcome.times.tls.is_some() => {
+            "P16: reached, and answered wrongly, is FAIL".into()
         }
         Code::TlsAlert | Code::TlsHandshake => {
             "P10: TLS 1.2 or 1.3 must come about; certificates are not looked at".into()

@@ -112,6 +112,15 @@ impl Context {
         }
     }
 
+    /// Does what the first handshake of a process does beside shaking hands, above all gathering entropy for keys: tens of
+    /// milliseconds that are no time of the peer's.
+    pub(crate) fn warm_up(&self, target: &Target) {
+        if target.check.is_tls() {
+            // Where this fails, the attempt does too, and says so.
+            Layer::open(target, &Arc::default(), &self.configs).ok();
+        }
+    }
+
     /// The steps since the last call, when somebody looks.
     pub(crate) fn steps(&mut self) -> Vec<(Instant, Event)> {
         self.out.trace.take()

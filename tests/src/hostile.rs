@@ -22,7 +22,7 @@ const GAP: Duration = Duration::from_millis(20);
 /// A connect on the own machine that takes longer is not let in.
 const FULL: Duration = Duration::from_millis(500);
 /// Between two bytes of a trickle.
-const TRICKLE: Duration = Duration::from_millis(100);
+pub(crate) const TRICKLE: Duration = Duration::from_millis(100);
 
 /// One thing that a server does to a connection.
 #[derive(Clone, Debug)]
@@ -136,31 +136,38 @@ async fn serve(listener: TcpListener, turns: Vec<Arc<[Act]>>) {
 async fn play(mut stream: TcpStream, acts: &[Act]) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; 16 * 1024];
-    for act in acts {
-        match act {
-            Act::Read => {
-                if stream.read(&mut buffer).await? == 0 {
-                    return Ok(());
-                }
-            }
-            Act::Send(bytes) => stream.write_all(bytes).await?,
-            Act::Endless(bytes) => loop {
-                stream.write_all(bytes).await?;
-            },
-            Act::Trickle(bytes) => {
-                let mut beat = tokio::time::interval(TRICKLE);
-                for byte in bytes.iter().cycle() {
-                    beat.tick().await;
-                    stream.write_all(&[*byte]).await?;
-                }
-            }
-            Act::Gap => tokio::time::sleep(GAP).await,
-            Act::Fin => stream.shutdown().await?,
-            Act::Close => return Ok(()),
-            Act::Reset => return stream.set_zero_linger(),
+    for step in acts {
+        if !act(&mut stream, step, &mut buffer).await? {
+            return Ok(());
         }
     }
     while stream.read(&mut buffer).await? > 0 {}
     // The peer may only have closed its own side; it decides when to leave.
     stream.shutdown().await
+}
+
+/// Does one thing; `false`: it was the last, and the connection is left.
+pub(crate) async fn act(stream: &mut TcpStream, act: &Act, buffer: &mut [u8]) -> io::Result<bool> {
+    match act {
+        Act::Read => return Ok(stream.read(buffer).await? > 0),
+        Act::Send(bytes) => stream.write_all(bytes).await?,
+        Act::Endless(bytes) => loop {
+            stream.write_all(bytes).await?;
+        },
+        Act::Trickle(bytes) => {
+            let mut beat = tokio::time::interval(TRICKLE);
+            for byte in bytes.iter().cycle() {
+                beat.tick().await;
+                stream.write_all(&[*byte]).await?;
+            }
+        }
+        Act::Gap => tokio::time::sleep(GAP).await,
+        Act::Fin => stream.shutdown().await?,
+        Act::Close => return Ok(false),
+        Act::Reset => {
+            stream.set_zero_linger()?;
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

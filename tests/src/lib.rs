@@ -2,7 +2,7 @@
 //!
 //! In: the binaries that `cargo xtask test` built or brought (see [`tools`]). Out: one module per actor that a scenario
 //! puts on stage: [`backend`], [`vitals`], [`envoy`], [`xds`] (a scripted gRPC client), [`load`] (somebody who sends
-//! requests all the time), [`servers`] of others, [`hostile`] ones, [`probe`] (`vitals probe`), and [`lab`], which sets the usual
+//! requests all the time), [`servers`] of others, [`hostile`] ones, also inside TLS ([`hostile_tls`]), [`probe`] (`vitals probe`), and [`lab`], which sets the usual
 //! scene. [`wait`] is how a scenario waits.
 //!
 //! Every scenario has its own addresses in 127.0.0.0/8 ([`net`]), so that ports are fixed and scenarios run side by side.
@@ -21,6 +21,7 @@ pub mod backend;
 pub mod config;
 pub mod envoy;
 pub mod hostile;
+pub mod hostile_tls;
 pub mod http_client;
 pub mod lab;
 pub mod load;

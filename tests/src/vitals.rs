@@ -43,10 +43,22 @@ impl Vitals {
     /// Starts `vitals serve` without waiting.
     #[must_use]
     pub fn spawn(net: Net, config: &Path, dir: &Path) -> Self {
+        Self::spawn_as(net, config, dir, |command| command)
+    }
+
+    /// The same, with a command that is changed or wrapped.
+    #[must_use]
+    pub fn spawn_as(
+        net: Net,
+        config: &Path,
+        dir: &Path,
+        change: impl FnOnce(Command) -> Command,
+    ) -> Self {
         let xds = SocketAddr::new(net.host(1).into(), XDS_PORT);
         let admin = SocketAddr::new(net.host(1).into(), ADMIN_PORT);
         let (state, log) = (dir.join("state"), dir.join("vitals.log"));
-        let process = Process::spawn("vitals", &mut serve(config, &state, xds, admin), &log);
+        let mut command = change(serve(config, &state, xds, admin));
+        let process = Process::spawn("vitals", &mut command, &log);
         Self {
             config: config.into(),
             state,

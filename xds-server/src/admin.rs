@@ -1,10 +1,12 @@
 //! The admin API (design 4.3): health for people, machines and scrapers, over plain HTTP, on loopback by default.
 //!
-//! In: the newest health view, the table of clients, the last reload, the metrics. Out: JSON (`api` says in what form)
-//! and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
+//! In: the newest health view, the running model, the table of clients, the last reload, the metrics. Out: JSON (`api` and
+//! `sources` say in what form) and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
 
 pub mod api;
+pub mod sources;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -18,6 +20,7 @@ use tokio::sync::watch;
 use crate::ads::clients::Clients;
 use crate::health::HealthView;
 use crate::metrics::Metrics;
+use crate::model::Model;
 use crate::snapshot::Snapshot;
 
 /// What the last reading of the configuration came to.
@@ -34,6 +37,10 @@ pub struct Admin {
     pub health: watch::Receiver<Arc<HealthView>>,
     /// What is served; `/readyz` waits for the first.
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// The configuration that runs.
+    pub models: watch::Receiver<Arc<Model>>,
+    /// `--source-address`
+    pub source_address: Option<IpAddr>,
     /// The last reload.
     pub reload: watch::Receiver<Reload>,
     /// Who is connected.
@@ -57,6 +64,7 @@ pub async fn serve(
         .route("/metrics", get(metrics))
         .route("/v1/endpoints", get(endpoints))
         .route("/v1/clients", get(clients))
+        .route("/v1/sources", get(all_sources))
         .with_state(admin);
     axum::serve(listener, router)
         .with_graceful_shutdown(stop)
@@ -95,4 +103,17 @@ async fn endpoints(State(admin): State<Admin>) -> Json<Vec<api::Endpoint>> {
 
 async fn clients(State(admin): State<Admin>) -> Json<Vec<api::Client>> {
     Json(admin.clients.list().iter().map(api::client).collect())
+}
+
+async fn all_sources(State(admin): State<Admin>) -> Response {
+    let model = Arc::clone(&admin.models.borrow());
+    let (fixed, clients) = (admin.source_address, admin.clients.list());
+    // A system call or three for each address: not on a thread that serves.
+    let rows = tokio::task::spawn_blocking(move || {
+        sources::sources(&model, fixed, &clients, sources::by_routes)
+    });
+    match rows.await {
+        Ok(rows) => Json(rows).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
 }

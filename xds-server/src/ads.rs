@@ -71,14 +71,15 @@ impl Ads {
 
     fn start<R: DiscoveryMessage>(
         &self,
-        inbound: Streaming<R>,
+        request: Request<Streaming<R>>,
     ) -> Response<ReceiverStream<Result<Outgoing, Status>>> {
+        let (peer, inbound) = (request.remote_addr(), request.into_inner());
         // One slot: what does not fit is made later, out of newer state.
         let (outbound, responses) = mpsc::channel(1);
         let connection = Connection {
             stream: Stream::new(R::TRANSPORT),
             node: None,
-            client: self.clients.connect(R::TRANSPORT),
+            client: self.clients.connect(R::TRANSPORT, peer),
             opened_at: clock::now(),
             metrics: Arc::clone(&self.metrics),
         };
@@ -120,14 +121,14 @@ impl AggregatedDiscoveryService for Ads {
         &self,
         request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        Ok(self.start(request.into_inner()))
+        Ok(self.start(request))
     }
 
     async fn delta_aggregated_resources(
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        Ok(self.start(request.into_inner()))
+        Ok(self.start(request))
     }
 }
 

@@ -135,17 +135,24 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
         Outputs { snapshots, health },
     ));
     let digest = loaded.digest;
+    let model = Arc::new(loaded.model);
+    source_address::warn(args.source_address, &model);
+    let (running, running_out) = watch::channel(Arc::clone(&model));
     models
-        .send(Arc::new(loaded.model))
+        .send(model)
         .await
         .context("the publisher has stopped")?;
     let watcher = ConfigWatcher::new(args.config.clone()).running(digest);
     // Ends when `stopping` turns true.
     let mut config = tokio::spawn(follow_config(
         watcher,
-        models,
-        reload,
-        Arc::clone(&metrics),
+        Follow {
+            models,
+            running,
+            reload,
+            metrics: Arc::clone(&metrics),
+            source_address: args.source_address,
+        },
         stopping.clone(),
     ));
 
@@ -153,6 +160,8 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
     let api = Admin {
         health: health_out,
         snapshots: snapshots_out.clone(),
+        models: running_out,
+        source_address: args.source_address,
         reload: reload_out,
         clients: Arc::clone(&clients),
         metrics: Arc::clone(&metrics),
@@ -229,15 +238,20 @@ fn engine_config(descriptors: u64, source: Option<IpAddr>) -> anyhow::Result<Eng
     })
 }
 
-/// Takes every change of the configuration to the publisher. A configuration with errors changes nothing and is reported
-/// in the log, in `/readyz` and in a metric.
-async fn follow_config(
-    mut watcher: ConfigWatcher,
+/// Where the configuration goes.
+struct Follow {
+    /// To the publisher, which takes each.
     models: mpsc::Sender<Arc<Model>>,
+    /// To those who look at the newest.
+    running: watch::Sender<Arc<Model>>,
     reload: watch::Sender<Reload>,
     metrics: Arc<Metrics>,
-    stopping: watch::Receiver<bool>,
-) {
+    source_address: Option<IpAddr>,
+}
+
+/// Takes every change of the configuration to the publisher. A configuration with errors changes nothing and is reported
+/// in the log, in `/readyz` and in a metric.
+async fn follow_config(mut watcher: ConfigWatcher, to: Follow, stopping: watch::Receiver<bool>) {
     let stopped = stopped(stopping);
     tokio::pin!(stopped);
     loop {
@@ -246,17 +260,20 @@ async fn follow_config(
             () = &mut stopped => return,
             changed = watcher.changed() => changed,
         };
-        metrics.reload(changed.is_ok());
+        to.metrics.reload(changed.is_ok());
         match changed {
             Ok(loaded) => {
                 for warning in &loaded.warnings {
                     tracing::warn!("{warning}");
                 }
-                if models.send(Arc::new(loaded.model)).await.is_err() {
+                let model = Arc::new(loaded.model);
+                source_address::warn(to.source_address, &model);
+                if to.models.send(Arc::clone(&model)).await.is_err() {
                     return;
                 }
+                to.running.send_replace(model);
                 tracing::info!("the configuration has changed and is running");
-                reload.send_replace(Reload::default());
+                to.reload.send_replace(Reload::default());
             }
             Err(errors) => {
                 for error in &errors {
@@ -266,7 +283,7 @@ async fn follow_config(
                     errors = errors.len(),
                     "the changed configuration is refused; the one before keeps running"
                 );
-                reload.send_replace(Reload {
+                to.reload.send_replace(Reload {
                     errors: errors.iter().map(ToString::to_string).collect(),
                 });
             }

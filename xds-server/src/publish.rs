@@ -217,6 +217,7 @@ fn log(transition: &Transition) {
         layer = reason.map(|reason| reason.code.layer().as_str()),
         text = reason.map(|reason| &*reason.text),
         connect_ms = ms(times.and_then(|times| times.connect)),
+        tls_ms = ms(times.and_then(|times| times.tls)),
         first_byte_ms = ms(times.and_then(|times| times.first_byte)),
         total_ms = ms(times.map(|times| times.total)),
         vantage = transition.vantage.as_deref(),

@@ -538,6 +538,79 @@ fn p16_the_cap_is_honoured_and_what_it_delays_too_long_is_inconclusive() {
     );
 }
 
+/// An address whose queue of connections is full: the kernel drops each further SYN. It holds what it returns.
+fn blackhole() -> (SocketAddr, Vec<socket2::Socket>) {
+    let socket =
+        || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let listener = socket();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    listener.bind(&any.into()).unwrap();
+    listener.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut held = vec![listener];
+    loop {
+        let stream = socket();
+        let let_in = stream.connect_timeout(&address, Duration::from_millis(300));
+        held.push(stream);
+        if let_in.is_err() {
+            return (address.as_socket().unwrap(), held);
+        }
+    }
+}
+
+#[test]
+fn p1_p16_s3_hundreds_of_blackholed_endpoints_cost_the_others_no_lateness() {
+    const BLACKHOLED: usize = 400;
+    let (nowhere, _held) = blackhole();
+    let good = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let (engine, _reports, ledger) = start(1, 2 * BLACKHOLED);
+    let (slow, quick) = (check(500, http()), check(200, http()));
+    // Differing hosts make differing keys.
+    let named = |address, check: &Arc<HealthCheck>, n: usize| {
+        let names = Names {
+            host: format!("host-{n}").into(),
+            sni: None,
+        };
+        Target {
+            key: StateKey::new(address, &names, check),
+            names,
+            ..target(address, check)
+        }
+    };
+    let lost = (0..BLACKHOLED).map(|n| named(nowhere, &slow, n));
+    let kept = (0..20).map(|n| named(good, &quick, n));
+    engine.set_targets(lost.chain(kept).collect());
+    let of = |check: &Arc<HealthCheck>| -> Vec<_> {
+        let lines = ledger.outcomes().into_iter();
+        lines.filter(|line| line.0 == **check).collect()
+    };
+    wait(
+        "some rounds of both",
+        || (of(&slow).len() >= 3 * BLACKHOLED && of(&quick).len() >= 150).then_some(()),
+        || format!("{} and {}", of(&slow).len(), of(&quick).len()),
+    );
+    let middle = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    for (_, outcome, ..) in of(&quick) {
+        let late = outcome.reason.code == ReasonCode::LocalLate;
+        assert!(late || outcome.result == ProbeResult::Pass, "{outcome:?}");
+    }
+    for (_, outcome, ..) in of(&slow) {
+        let late = outcome.reason.code == ReasonCode::LocalLate;
+        assert!(
+            late || outcome.reason.code == ReasonCode::ConnectTimeout,
+            "{outcome:?}"
+        );
+    }
+    let lateness = middle(of(&quick).iter().map(|line| line.2).collect());
+    assert!(lateness < Duration::from_millis(100), "{lateness:?}");
+    let took = middle(of(&slow).iter().map(|line| line.1.times.total).collect());
+    let deadline = Duration::from_millis(500);
+    assert!(took >= deadline && took < deadline * 3 / 2, "{took:?}");
+}
+
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

@@ -52,6 +52,7 @@ fn until_closed(stream: &mut impl Read) {
 #[derive(Clone, Copy, Default)]
 struct Cert {
     expired: bool,
+    authority: bool,
     name: Option<&'static str>,
 }
 
@@ -60,6 +61,9 @@ fn certificate(cert: Cert) -> (CertificateDer<'static>, PrivateKeyDer<'static>, 
         rcgen::CertificateParams::new([cert.name.unwrap_or("a.example").to_owned()]).unwrap();
     if cert.expired {
         params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    }
+    if cert.authority {
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     }
     let key = rcgen::KeyPair::generate().unwrap();
     let cert = params.self_signed(&key).unwrap();
@@ -300,10 +304,32 @@ fn p10_verify_is_ours_and_tells_what_is_wrong() {
     };
     let (config, expired) = tls(expired, &both(), &[]);
     let late = tls_answering(config, b"");
-    for (address, roots, sni) in [
-        (address, &pem, "b.example"),
-        (address, &other, "a.example"),
-        (late, &expired, "a.example"),
+    let authority = Cert {
+        authority: true,
+        ..Cert::default()
+    };
+    let (config, authority) = tls(authority, &both(), &[]);
+    let signs = tls_answering(config, b"");
+    for (address, roots, sni, text) in [
+        (
+            address,
+            &pem,
+            "b.example",
+            "only valid for DnsName(\"a.example\")",
+        ),
+        (
+            address,
+            &other,
+            "a.example",
+            "its signature is not that of the authority",
+        ),
+        (late, &expired, "a.example", "certificate expired"),
+        (
+            signs,
+            &authority,
+            "a.example",
+            "an authority's certificate (CA:TRUE)",
+        ),
     ] {
         let outcome = outcome(address, spec(roots, sni));
         assert_eq!(outcome.result, Fail, "{outcome:?}");
@@ -312,6 +338,7 @@ fn p10_verify_is_ours_and_tells_what_is_wrong() {
             ReasonCode::TlsCertificate,
             "{outcome:?}"
         );
+        assert!(outcome.reason.text.contains(text), "{}", outcome.reason);
     }
 }
 
@@ -586,17 +613,105 @@ fn p4_p12_http2_and_grpc_over_tls_are_judged_like_without() {
         let retries = events.iter().filter(|event| **event == Event::Retrying);
         assert_eq!(retries.count(), usize::from(code == C::Http2Goaway));
     }
-    // Plaintext gRPC to a TLS port fails fast; so does the other way round.
-    let outcome_of = |address, kind| outcome(address, of(kind)).result;
-    assert_eq!(
-        outcome_of(tls_answering(plain_tls(&["h2"]), b""), Kind::Grpc),
-        Fail
-    );
-    let plaintext = peer(move |mut stream| {
-        stream.write_all(&settings_frame()).ok();
+}
+
+#[test]
+fn p12_p16_a_port_with_tls_for_one_without_fails_fast_and_says_what_to_check_it_with() {
+    let with_tls = || tls_answering(plain_tls(&["h2", "http/1.1"]), b"");
+    let without = |greeting: &'static [u8]| {
+        peer(move |mut stream| {
+            stream.write_all(greeting).ok();
+            until_closed(&mut stream);
+        })
+    };
+    let hangs_up = || {
+        peer(|mut stream| {
+            take_request(&mut stream);
+        })
+    };
+    let settings = settings_frame().leak();
+    for (address, kind, code, hint) in [
+        (
+            with_tls(),
+            Kind::Grpc,
+            ReasonCode::MalformedResponse,
+            "by type GRPC_WITH_TLS",
+        ),
+        (
+            with_tls(),
+            Kind::Http,
+            ReasonCode::MalformedResponse,
+            "by type HTTPS",
+        ),
+        (
+            without(settings),
+            Kind::GrpcWithTls,
+            ReasonCode::TlsHandshake,
+            "by type GRPC",
+        ),
+        (
+            without(OK),
+            Kind::Https,
+            ReasonCode::TlsHandshake,
+            "by type HTTP",
+        ),
+        (
+            without(OK),
+            Kind::Http2,
+            ReasonCode::TlsHandshake,
+            "by type HTTP",
+        ),
+        (
+            without(b"220 mail"),
+            Kind::Ssl,
+            ReasonCode::TlsHandshake,
+            "by type TCP",
+        ),
+        // Some servers hang up on what they do not know.
+        (
+            hangs_up(),
+            Kind::Grpc,
+            ReasonCode::PeerClosed,
+            "by type GRPC_WITH_TLS",
+        ),
+        (
+            hangs_up(),
+            Kind::Https,
+            ReasonCode::TlsClosed,
+            "speaks no TLS on this port",
+        ),
+    ] {
+        let outcome = outcome(address, of(kind));
+        let reason = &outcome.reason;
+        assert_eq!(
+            (outcome.result, reason.code),
+            (Fail, code),
+            "{kind:?}: {reason}"
+        );
+        assert!(reason.text.ends_with(hint), "{kind:?}: {reason}");
+    }
+}
+
+#[test]
+fn p10_p16_the_rule_tells_whether_tls_broke_in_the_handshake_or_after_it() {
+    let garbage = b"\x17\x03\x03\0\x02ab";
+    let within = peer(move |mut stream| {
+        take_request(&mut stream);
+        stream.write_all(garbage).ok();
         until_closed(&mut stream);
     });
-    assert_eq!(outcome_of(plaintext, Kind::GrpcWithTls), Fail);
+    let after = tls_peer(plain_tls(&[]), move |mut stream| {
+        take_request(&mut stream);
+        stream.sock.write_all(garbage).ok();
+        until_closed(&mut stream.sock);
+    });
+    for (address, number) in [(within, "P10: "), (after, "P16: ")] {
+        let target = target(address, None, of(Kind::Https));
+        let (outcome, _) = probe(&target);
+        assert_eq!(outcome.reason.code, ReasonCode::TlsHandshake, "{outcome:?}");
+        let rule = rule(&target.check, &outcome);
+        assert!(rule.starts_with(number), "{rule}");
+    }
 }
 
 fn settings_frame() -> Vec<u8> {

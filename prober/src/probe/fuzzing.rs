@@ -7,12 +7,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Finding;
 use super::conversation::{Conversation, Step};
+use super::tls::{Configs, Layer};
 use super::{grpc, http1, http2};
 use crate::check::grpc::{GrpcCheck, GrpcSpec};
-use crate::check::{HealthCheck, HealthCheckSpec, HttpCheck, HttpSpec, Protocol};
+use crate::check::{HealthCheck, HealthCheckSpec, HttpCheck, HttpSpec, Kind, Protocol};
 use crate::clock;
 use crate::outcome::ProbeResult;
+use crate::tally::Tally;
+use crate::target::{Names, Pulse, StateKey, Target};
 
 const PEER: ([u8; 4], u16) = ([127, 0, 0, 1], 80);
 /// The most that a conversation may want to send to a peer that sends it this.
@@ -92,4 +96,46 @@ pub fn grpc_response(input: &[u8]) {
             pieces,
         );
     }
+}
+
+/// The handshake of an HTTPS or HTTP2 probe with a server that has no key.
+pub fn tls_records(input: &[u8]) {
+    if let Some((h2, pieces)) = cut(input)
+        && let Some(target) = target(if h2 { Kind::Http2 } else { Kind::Https })
+        && let Ok(mut layer) = Layer::open(&target, &Arc::default(), &Configs::default())
+    {
+        let (result, reason) = handshake(&mut layer, pieces);
+        assert_eq!(result, ProbeResult::Fail, "{reason}");
+    }
+}
+
+fn target(kind: Kind) -> Option<Target> {
+    let check = Arc::new(HealthCheck::new(HealthCheckSpec::of(kind)).ok()?);
+    let address = PEER.into();
+    let names = Names::new(&check, None, address);
+    Some(Target {
+        key: StateKey::new(address, &names, &check),
+        address,
+        names,
+        check,
+        seed: Tally::new(),
+        pulse: Arc::new(Pulse::default()),
+    })
+}
+
+fn handshake<'a>(layer: &mut Layer, pieces: impl Iterator<Item = &'a [u8]>) -> Finding {
+    let mut out = Vec::new();
+    for mut piece in pieces {
+        while !piece.is_empty() {
+            let before = piece.len();
+            if let Err(finding) = layer.take(&mut piece) {
+                return finding;
+            }
+            assert!(piece.len() < before, "it goes on for ever about a piece");
+            assert!(layer.wire(&mut out).is_ok(), "memory takes all");
+            assert!(out.len() < MAX_SENT, "it answers without end");
+        }
+    }
+    assert!(layer.is_handshaking(), "a handshake without a key");
+    layer.closed()
 }

@@ -352,6 +352,15 @@ fn parse_head(bytes: &[u8]) -> Head {
 }
 
 fn malformed(ask: &Ask<'_>, problem: &str, start: &[u8]) -> Finding {
+    if matches!(start, [0x15 | 0x16, 3, ..]) {
+        let text = format!(
+            "{} speaks TLS where the check expects HTTP without it; its answer begins with {}; a port with TLS is \
+             checked by type HTTPS",
+            ask.peer,
+            quoted(start)
+        );
+        return fail(ReasonCode::MalformedResponse, text);
+    }
     let text = format!(
         "the answer from {} is not HTTP/1 ({problem}); it begins with {}",
         ask.peer,

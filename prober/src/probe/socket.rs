@@ -28,7 +28,21 @@ pub(super) fn connect(target: &Target, source: Option<IpAddr>) -> Result<Socket,
     match socket.connect(&SockAddr::from(target.address)) {
         Ok(()) => Ok(socket),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => Ok(socket),
-        Err(error) => Err(refused(target, &error)),
+        Err(error) => Err(refused(target, &told_apart(error, target.address))),
+    }
+}
+
+/// With EADDRNOTAVAIL, connect() says that no port is left; over IPv6 also that this machine has no address to reach the
+/// peer from, which is a missing route. UDP, whose ports are others and which sends nothing, tells which.
+fn told_apart(error: io::Error, peer: SocketAddr) -> io::Error {
+    if Errno::from_io_error(&error) != Some(Errno::ADDRNOTAVAIL) {
+        return error;
+    }
+    let domain = Domain::for_address(peer);
+    let reached = Socket::new(domain, Type::DGRAM, None).and_then(|udp| udp.connect(&peer.into()));
+    match reached.map_err(|error| Errno::from_io_error(&error)) {
+        Err(Some(Errno::ADDRNOTAVAIL | Errno::NETUNREACH)) => Errno::NETUNREACH.into(),
+        _ => error,
     }
 }
 

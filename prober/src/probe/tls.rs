@@ -12,6 +12,7 @@
 //! INCONCLUSIVE. Not here: which configuration (`config`), resumption (`sessions`), deadlines and sockets (`probe`).
 
 mod config;
+mod sentences;
 mod sessions;
 
 use std::io::{self, Read as _, Write as _};
@@ -29,6 +30,7 @@ pub(crate) use self::sessions::Sessions;
 use super::Finding;
 use super::text::quoted;
 use super::trace::Established;
+use crate::check::Protocol;
 use crate::outcome::{ProbeResult, Reason, ReasonCode};
 use crate::target::Target;
 
@@ -43,6 +45,8 @@ pub(super) struct Layer {
     alpn: Alpn,
     offer: Offer,
     peer: SocketAddr,
+    /// The type of check for a port without TLS, for sentences.
+    plain: &'static str,
     taken: usize,
 }
 
@@ -99,6 +103,11 @@ impl Layer {
             alpn,
             offer,
             peer: target.address,
+            plain: match target.check.protocol() {
+                Protocol::Tcp(_) => "TCP",
+                Protocol::Http(_) | Protocol::Http2(_) => "HTTP",
+                Protocol::Grpc(_) => "GRPC",
+            },
             taken: 0,
         })
     }
@@ -189,7 +198,7 @@ impl Layer {
             "{} closed the connection in the TLS handshake{}",
             self.peer,
             if self.taken == 0 {
-                ", without an answer"
+                ", without an answer; perhaps it speaks no TLS on this port"
             } else {
                 ""
             }
@@ -233,25 +242,28 @@ impl Layer {
                 fail(ReasonCode::NoAlpn, text)
             }
             Error::AlertReceived(alert) => {
-                let text = format!("{} ended TLS with the alert {alert:?}", self.peer);
+                let alert = sentences::alert(*alert);
+                let text = format!("{} ended TLS with the alert {alert}", self.peer);
                 fail(ReasonCode::TlsAlert, text)
             }
             Error::InvalidCertificate(problem) => {
                 let text = format!(
-                    "the certificate of {} is not valid ({problem}), and the check verifies it",
-                    self.peer
+                    "the certificate of {} is not valid, and the check verifies it: {}",
+                    self.peer,
+                    sentences::certificate(problem)
                 );
                 fail(ReasonCode::TlsCertificate, text)
             }
             Error::InvalidMessage(_) if !start.is_empty() && !looks_like_tls(start) => {
                 let text = format!(
-                    "{} does not speak TLS; its answer begins with {}",
+                    "{} does not speak TLS; its answer begins with {}; a port without TLS is checked by type {}",
                     self.peer,
-                    quoted(start)
+                    quoted(start),
+                    self.plain
                 );
                 fail(ReasonCode::TlsHandshake, text)
             }
-            error => self.broken(&error.to_string()),
+            error => self.broken(&sentences::problem(error)),
         }
     }
 

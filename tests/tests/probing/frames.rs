@@ -10,7 +10,7 @@ pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
-pub(crate) const PUSH_PROMISE: u8 = 5;
+const PUSH_PROMISE: u8 = 5;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const CONTINUATION: u8 = 9;
@@ -83,4 +83,18 @@ pub(crate) fn flood(first: &[Vec<u8>], again: &[u8]) -> Vec<Act> {
 pub(crate) fn goaway(last: u32) -> Vec<u8> {
     let payload = [last.to_be_bytes(), 0_u32.to_be_bytes()].concat();
     frame(GOAWAY, 0, 0, &payload)
+}
+
+/// A promise of a stream that nobody asked for.
+pub(crate) fn promise() -> Vec<u8> {
+    let payload = [0, 0, 0, 2, 0x82, 0x87, 0x84];
+    frame(PUSH_PROMISE, END_HEADERS, 1, &payload)
+}
+
+/// A head of one field of 3,900 bytes into the table, then a thousand times out of it.
+pub(crate) fn bomb() -> Vec<u8> {
+    let mut block = vec![0x88, 0x40, 1, b'x', 0x7f, 0xbd, 0x1d];
+    block.extend([b'y'; 3900]);
+    block.extend([0xbe; 1000]);
+    frame(HEADERS, END_HEADERS, 1, &block)
 }

@@ -3,7 +3,7 @@
 use vitals_tests::hostile::Act;
 
 use crate::frames::{DATA, SERVING, begin, call, frame, goaway, head, trailers, trailers_only};
-use crate::table::{Row, answer, judge, row};
+use crate::table::{Row, Script, answer, judge, row};
 
 const OK: &[&str] = &["RESPONSE_OK"];
 const NOT_SERVING: &[&str] = &["NOT_SERVING"];
@@ -157,7 +157,7 @@ fn p14_goaway() {
     let in_turn = |name, turns, result, codes| Row {
         name,
         rule: "P14",
-        turns,
+        script: Script::Tcp(turns),
         flags: GRPC.into(),
         result,
         codes,

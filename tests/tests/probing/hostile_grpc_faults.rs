@@ -3,8 +3,8 @@
 use vitals_tests::hostile::Act;
 
 use crate::frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PUSH_PROMISE, RST_STREAM, SERVING,
-    begin, call, field, flood, frame, head, settings,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SERVING, begin, bomb,
+    call, field, flood, frame, head, promise, settings,
 };
 use crate::table::{answer, judge, row};
 
@@ -26,12 +26,6 @@ fn p12_faults() {
     );
     let huge = [0, 255, 255, 255, 255, 8, 1];
     let compressed = [1, 0, 0, 0, 2, 8, 1];
-    let promise = frame(
-        PUSH_PROMISE,
-        END_HEADERS,
-        1,
-        &[0, 0, 0, 2, 0x82, 0x87, 0x84],
-    );
     let reset = frame(RST_STREAM, 0, 1, &[0, 0, 0, 7]);
     let serving = frame(DATA, 0, 1, SERVING);
     let fin = || vec![Act::Gap, Act::Fin];
@@ -57,7 +51,7 @@ fn p12_faults() {
         row(
             "PUSH_PROMISE",
             "P12",
-            begin(&[promise]),
+            begin(&[promise()]),
             GRPC,
             "FAIL",
             BROKEN,
@@ -122,6 +116,14 @@ fn p12_faults() {
             "FAIL",
             &["PEER_RESET"],
         ),
+        row(
+            "closes while we write",
+            "P16",
+            vec![Act::Close],
+            GRPC,
+            "FAIL",
+            &["PEER_CLOSED", "PEER_RESET"],
+        ),
         row("no grpc-status", "P1", half(), GRPC, "TIMEOUT", LATE),
         row("no head", "P1", begin(&[]), GRPC, "TIMEOUT", LATE),
         row(
@@ -155,11 +157,6 @@ fn p12_floods() {
     let no_end: &[&str] = &["HTTP2_ERROR", "FLOOD"];
     let messages = frame(DATA, 0, 1, &[0, 0, 0, 0, 0].repeat(1000));
     let by_code = "--type GRPC --grpc-method /a.B/c --grpc-expected-codes 0";
-    // One field of 3,900 bytes into the table, then a thousand times out of it.
-    let mut bomb = vec![0x88, 0x40, 1, b'x', 0x7f, 0xbd, 0x1d];
-    bomb.extend([b'y'; 3900]);
-    bomb.extend([0xbe; 1000]);
-    let bomb = frame(HEADERS, END_HEADERS, 1, &bomb);
     judge(vec![
         row(
             "SETTINGS",
@@ -221,7 +218,7 @@ fn p12_floods() {
         row(
             "a header bomb",
             "P12",
-            begin(&[bomb]),
+            begin(&[bomb()]),
             GRPC,
             "FAIL",
             &["HEADERS_TOO_LARGE"],

@@ -2,7 +2,7 @@
 
 use vitals_tests::hostile::Act;
 
-use crate::table::{Row, answer, judge, row, send};
+use crate::table::{Row, Script, answer, judge, row, send};
 
 const OK: &[&str] = &["RESPONSE_OK"];
 const STATUS: &[&str] = &["STATUS_MISMATCH"];
@@ -264,7 +264,7 @@ fn p1_p16_silences() {
         Row {
             name: "nothing listens",
             rule: "P16",
-            turns: Vec::new(),
+            script: Script::Nobody,
             flags: GET.into(),
             result: "TIMEOUT",
             codes: &["CONNECT_REFUSED"],

@@ -7,7 +7,7 @@ use vitals_tests::lab::Scene;
 use vitals_tests::net::{Net, Turn};
 use vitals_tests::probe::{expect, probe};
 
-use crate::table::{Row, answer, judge, row, send};
+use crate::table::{Row, Script, answer, judge, row, send};
 
 const OPEN: &[&str] = &["CONNECTED"];
 const OK: &[&str] = &["RESPONSE_OK"];
@@ -29,7 +29,7 @@ fn nothing_listens(flags: &str) -> Row {
     Row {
         name: "nothing listens",
         rule: "P16",
-        turns: Vec::new(),
+        script: Script::Nobody,
         flags: flags.into(),
         result: "TIMEOUT",
         codes: &["CONNECT_REFUSED"],
@@ -232,6 +232,26 @@ fn p16_a_connect_that_is_not_answered() {
     for kind in ["TCP", "HTTP", "HTTPS", "GRPC"] {
         let flags = format!("--type {kind} --timeout 500ms");
         expect(address, &flags, "TIMEOUT", "CONNECT_TIMEOUT");
+    }
+}
+
+#[test]
+fn p8_p16_a_connection_that_the_kernel_takes_and_nobody_accepts() {
+    let _turn = Turn::shared();
+    let address = SocketAddr::new(Net::new().host(11).into(), 21_902);
+    // As a process that is stopped: it listens, and that is all.
+    let _stopped = std::net::TcpListener::bind(address).unwrap();
+    expect(address, TCP, "PASS", "CONNECTED");
+    for (flags, code) in [
+        (PONG, "RESPONSE_TIMEOUT"),
+        ("--type HTTP", "RESPONSE_TIMEOUT"),
+        ("--type SSL", "TLS_TIMEOUT"),
+        ("--type HTTPS", "TLS_TIMEOUT"),
+        ("--type HTTP2", "TLS_TIMEOUT"),
+        ("--type GRPC", "RESPONSE_TIMEOUT"),
+    ] {
+        let flags = format!("{flags} --timeout 500ms");
+        expect(address, &flags, "TIMEOUT", code);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use vitals_tests::hostile::Act;
 
-use crate::table::{Row, answer, judge, row};
+use crate::table::{Row, Script, answer, judge, row};
 
 const BROKEN: &[&str] = &["TLS_HANDSHAKE"];
 const LATE: &[&str] = &["TLS_TIMEOUT"];
@@ -143,7 +143,7 @@ fn p10_handshakes() {
         Row {
             name: "nothing listens",
             rule: "P16",
-            turns: Vec::new(),
+            script: Script::Nobody,
             flags: SSL.into(),
             result: "TIMEOUT",
             codes: &["CONNECT_REFUSED"],

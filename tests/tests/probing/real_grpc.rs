@@ -38,6 +38,11 @@ fn p12_p13_grpcio() {
             "GRPC_STATUS",
         );
     }
+    let six = "[::1]:0".parse().unwrap();
+    let six = std::net::TcpListener::bind::<SocketAddr>(six).and_then(|free| free.local_addr());
+    let six = six.unwrap();
+    let _six = grpcio(scene.dir(), six, None);
+    expect(six, "--type GRPC", "PASS", "RESPONSE_OK");
     let verified = format!(
         "--type GRPC_WITH_TLS --host rpc.example --tls-verify --tls-roots {}",
         certificate.cert.display()

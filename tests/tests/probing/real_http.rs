@@ -1,6 +1,6 @@
-//! nginx and HAProxy: HTTP, HTTPS, HTTP/2 and PROXY headers (semantics P4, P10, P11, P12).
+//! nginx and HAProxy: HTTP, HTTPS, HTTP/2 and PROXY headers, also over IPv6 (semantics P4, P7, P10, P11, P12).
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use vitals_tests::lab::Scene;
 use vitals_tests::probe::{expect, probe};
@@ -144,4 +144,63 @@ fn p11_haproxy_accepts_both_headers() {
     }
     // It hangs up on those who do not begin with one.
     fails(address, "--type HTTP", &["PEER_CLOSED", "PEER_RESET"]);
+}
+
+#[test]
+fn p7_p10_p11_over_ipv6_the_host_is_bracketed_and_no_name_is_sent() {
+    let scene = Scene::new();
+    // There is one loopback address for all, so the system chooses ports; all at once, so that they differ.
+    let listeners: Vec<_> = std::iter::repeat_with(|| TcpListener::bind("[::1]:0").unwrap())
+        .take(4)
+        .collect();
+    let addresses: Vec<_> = listeners.iter().map(|l| l.local_addr().unwrap()).collect();
+    drop(listeners);
+    let [plain, https, http2, proxy] = addresses[..] else {
+        unreachable!()
+    };
+    let certificate = Certificate::self_signed(scene.dir(), NAME);
+    let (cert, key) = (certificate.cert.display(), certificate.key.display());
+    let tls = format!("ssl_certificate {cert}; ssl_certificate_key {key};");
+    let server = |listen: String, more: &str, says: &str| {
+        format!("server {{ listen {listen}; {more} location / {{ return 200 \"{says}\"; }} }}\n")
+    };
+    let asked = "host=$http_host.sni=$ssl_server_name.";
+    let servers = [
+        server(plain.to_string(), "", "host=$http_host."),
+        server(format!("{https} ssl"), &tls, asked),
+        server(format!("{http2} ssl http2"), &tls, asked),
+        server(
+            format!("{proxy} proxy_protocol"),
+            "",
+            "from=$proxy_protocol_addr.",
+        ),
+    ];
+    let _nginx = nginx(scene.dir(), &servers.concat(), &addresses);
+    let says = |address, kind: &str, text: String| {
+        let flags = format!("--type {kind} --response {text}");
+        expect(address, &flags, "PASS", "RESPONSE_OK");
+    };
+    says(plain, "HTTP", format!("host={plain}."));
+    says(https, "HTTPS", format!("host={https}.sni=."));
+    says(http2, "HTTP2", format!("host={http2}.sni=."));
+    says(
+        https,
+        &format!("HTTPS --host {NAME}"),
+        format!("host={NAME}.sni={NAME}."),
+    );
+    says(proxy, "HTTP --proxy-header PROXY_V1", "from=::1.".into());
+    expect(plain, "--type TCP", "PASS", "CONNECTED");
+    expect(https, "--type SSL", "PASS", "TLS_ESTABLISHED");
+    expect(plain, "--type HTTPS", "FAIL", "TLS_HANDSHAKE");
+    // nginx answers in HTTP/1.
+    expect(plain, "--type GRPC", "FAIL", "MALFORMED_RESPONSE");
+    let from = "--type HTTP --source-address 127.0.0.1";
+    let refused = vitals_tests::vitals::vitals(
+        &[
+            &["probe", &plain.to_string()][..],
+            &from.split(' ').collect::<Vec<_>>(),
+        ]
+        .concat(),
+    );
+    assert_eq!(refused.status.code(), Some(64), "{refused:?}");
 }

@@ -12,6 +12,7 @@
 )]
 
 mod cli;
+mod detailed;
 mod envoys_own;
 mod failure;
 mod first_words;
@@ -23,6 +24,7 @@ mod reload;
 mod reload_invalid;
 mod restart;
 mod saves;
+mod sources;
 mod states;
 mod store;
 mod traffic;

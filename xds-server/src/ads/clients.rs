@@ -3,6 +3,7 @@
 //! In: a handle per stream. Out: a copy of the rows. A row lives as long as its stream's handle.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -28,6 +29,8 @@ pub struct Client {
     pub connected_at: SystemTime,
     /// Name and version of the client.
     pub user_agent: String,
+    /// Where its connection comes from.
+    pub peer: Option<SocketAddr>,
     /// Where each subscribed type stands.
     pub types: BTreeMap<ResourceType, SubscriptionStatus>,
 }
@@ -43,7 +46,11 @@ pub struct Clients {
 impl Clients {
     /// Adds a stream that has said nothing yet.
     #[must_use]
-    pub fn connect(self: &Arc<Self>, transport: Transport) -> ClientHandle {
+    pub fn connect(
+        self: &Arc<Self>,
+        transport: Transport,
+        peer: Option<SocketAddr>,
+    ) -> ClientHandle {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let client = Client {
             node_id: String::new(),
@@ -52,6 +59,7 @@ impl Clients {
             transport,
             connected_at: clock::wall(),
             user_agent: String::new(),
+            peer,
             types: BTreeMap::new(),
         };
         self.with(|rows| rows.insert(id, client));

@@ -1,12 +1,19 @@
 //! `--source-address`: where probes come from (semantics P17).
 //!
 //! In: what the command line says. Out: an address of one machine, and before anything is probed, whether it is this
-//! one's: every probe would be INCONCLUSIVE else, and nobody would be told why. Not here: its use (the prober).
+//! one's, and whether it is of the endpoints' family: probes would be INCONCLUSIVE else, and nobody would be told why. Not here: its use (the prober).
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use anyhow::{Context, bail};
+
+use crate::model::{Model, Name};
+use crate::plan::Plan;
+
+/// So many services are named in a warning.
+const SHOWN: usize = 10;
 
 /// Reads the address.
 pub(super) fn parse(text: &str) -> Result<IpAddr, String> {
@@ -40,9 +47,78 @@ pub(super) fn check(address: IpAddr) -> anyhow::Result<()> {
     }
 }
 
+/// Tells the log when a configuration has endpoints that cannot be probed from there.
+pub(super) fn warn(source: Option<IpAddr>, model: &Model) {
+    if let Some(source) = source
+        && let Some(text) = of_other_family(source, model)
+    {
+        tracing::warn!("{text}");
+    }
+}
+
+/// Which endpoints are of another family than the probes' source; `None`: none.
+fn of_other_family(source: IpAddr, model: &Model) -> Option<String> {
+    let (mut endpoints, mut services) = (0_usize, BTreeSet::new());
+    for target in Plan::new(model).targets.into_values() {
+        if target.address.is_ipv4() != source.is_ipv4() {
+            endpoints += 1;
+            services.extend(target.services);
+        }
+    }
+    let (ours, theirs) = match source {
+        IpAddr::V4(_) => ("IPv4", "IPv6"),
+        IpAddr::V6(_) => ("IPv6", "IPv4"),
+    };
+    let names: Vec<_> = services.iter().take(SHOWN).map(Name::as_str).collect();
+    let more = match services.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (endpoints > 0).then(|| {
+        format!(
+            "--source-address {source} is of {ours}, from which no {theirs} address can be probed: so many of them are \
+             never judged: {endpoints} (services {}{more}); leave the flag out, or give those endpoints a \
+             healthCheckAddress of {ours}",
+            names.join(", ")
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p17_endpoints_of_the_other_family_are_told() {
+        let text = "\
+healthChecks: [{ name: web, type: HTTP }]
+endpointGroups:
+- { name: g, type: NON_GCP_PRIVATE_IP_PORT, endpoints: [{ address: 192.0.2.1, port: 80 }, { address: '2001:db8::1', port: 80 }] }
+- { name: m, type: NON_GCP_PRIVATE_IP_PORT, endpoints: [{ address: '2001:db8::2', port: 80, healthCheckAddress: 192.0.2.2 }] }
+backendServices:
+- { name: a, protocol: HTTP, healthCheck: web, backends: [{ group: g }], probing: { by: [PROBERS] } }
+- { name: b, protocol: HTTP, healthCheck: web, backends: [{ group: m }], probing: { by: [PROBERS] } }
+fleets: [{ name: edge }]
+";
+        let sources = [crate::config::Source::new("a.yaml", text)];
+        let model = crate::config::parse_sources(&sources).unwrap().model;
+        let told = |source: &str| of_other_family(source.parse().unwrap(), &model);
+        let of_four = told("192.0.2.9").unwrap();
+        assert!(
+            of_four.contains("no IPv6 address") && of_four.contains("never judged: 1 (services a)"),
+            "{of_four}"
+        );
+        let of_six = told("2001:db8::9").unwrap();
+        assert!(
+            of_six.contains("no IPv4 address")
+                && of_six.contains("never judged: 2 (services a, b)"),
+            "{of_six}"
+        );
+        assert_eq!(
+            of_other_family("192.0.2.9".parse().unwrap(), &Model::default()),
+            None
+        );
+    }
 
     #[test]
     fn p17_the_address_is_one_machines() {

@@ -8,6 +8,7 @@
 //!
 //! Not here: any rule about the configuration itself.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::PathBuf;
@@ -244,11 +245,28 @@ impl<'s> Sink<'s> {
 
 /// A value as a message shows it: quoted, escaped, cut where it is long.
 pub(super) fn quote(text: &str) -> String {
-    format!("{:?}", clip(text))
+    format!("{:?}", cut(text))
+}
+
+/// A text without quotes: cut where it is long, and escaped where it would tear the line or steer the terminal.
+pub(super) fn clip(text: &str) -> Cow<'_, str> {
+    let text = cut(text);
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c.is_control() {
+            shown.extend(c.escape_debug());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown.into()
 }
 
 /// A text cut where it is long.
-pub(super) fn clip(text: &str) -> std::borrow::Cow<'_, str> {
+fn cut(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MAX_SHOWN) {
         None => text.into(),
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()).into(),
@@ -301,6 +319,13 @@ mod tests {
         assert_eq!(closest("vantage", known), Some("vantages"));
         assert_eq!(closest("elephant", known), None);
         assert_eq!(closest("", known), None);
+    }
+
+    #[test]
+    fn a_key_neither_tears_the_line_nor_steers_the_terminal() {
+        let path = Path::Key(&Path::Root, "\u{1b}[2Jfleets\n");
+        let path = Path::Key(&path, "name");
+        assert_eq!(path.to_string(), r"\u{1b}[2Jfleets\n.name");
     }
 
     #[test]

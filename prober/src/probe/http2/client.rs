@@ -69,6 +69,8 @@ pub(in crate::probe) trait Exchange {
 #[derive(Debug)]
 pub(in crate::probe) struct Client {
     peer: SocketAddr,
+    /// Without TLS, for sentences.
+    plaintext: bool,
     out: Vec<u8>,
     /// A frame that has not come whole.
     held: Vec<u8>,
@@ -118,7 +120,9 @@ impl Client {
         body: Option<&[u8]>,
     ) -> Self {
         let mut block = Vec::with_capacity(256);
+        let mut plaintext = false;
         for (name, value) in fields {
+            plaintext |= (name, value) == (":scheme", "http");
             hpack::write_field(name, value, &mut block);
         }
         let mut out = Vec::with_capacity(block.len() + 128);
@@ -135,6 +139,7 @@ impl Client {
         let sent = body.map_or(0, |body| i64::try_from(body.len()).unwrap_or(i64::MAX));
         Self {
             peer,
+            plaintext,
             out,
             held: Vec::new(),
             reading: Reading::Frame,
@@ -181,7 +186,12 @@ impl Client {
         let text = match self.state {
             State::Body => return unfinished(),
             State::First => format!(
-                "{peer} closed the connection without an answer; perhaps it does not speak HTTP/2 on this port"
+                "{peer} closed the connection without an answer; perhaps it does not speak HTTP/2 on this port{}",
+                if self.plaintext {
+                    ", or only inside TLS: that is checked by type GRPC_WITH_TLS"
+                } else {
+                    ""
+                }
             ),
             State::Head => format!("{peer} closed the connection before its response head"),
         };

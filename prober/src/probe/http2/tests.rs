@@ -562,7 +562,7 @@ fn p12_a_peer_of_another_protocol_fails_at_once_and_is_named() {
         ),
         (
             b"\x15\x03\x01\0\x02\x02\x46",
-            "192.0.2.1:443 speaks TLS where the check expects HTTP/2 without it; its answer begins with \"\\x15\\x03\\x01\\x00\\x02\\x02F\"",
+            "192.0.2.1:443 speaks TLS where the check expects HTTP/2 without it; its answer begins with \"\\x15\\x03\\x01\\x00\\x02\\x02F\"; a port with TLS is checked by type GRPC_WITH_TLS",
         ),
         (
             b"SSH-2.0-x\r\n",

@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::net::TcpListener;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 use super::*;
 
@@ -309,5 +309,181 @@ fn a_place_is_a_name_or_an_address_and_a_port() {
         "ü:80",
     ] {
         assert_eq!(errors(&[bad, "--type=TCP"]).len(), 1, "{bad}");
+    }
+}
+
+/// What shows that a flag is not merely taken.
+enum Shows {
+    /// Our first bytes hold this, and without the flag they do not.
+    Sent(&'static [u8]),
+    /// The result, against a peer that answers with 200, with the flag and without.
+    Result(ProbeResult, ProbeResult),
+    /// The text holds this, and without the flag it does not.
+    Text(&'static str),
+    /// The check differs; its effect is for tests with a peer of TLS or of its own (`oneshot`, `real_http`).
+    Check,
+}
+
+/// A peer that answers OK, and tells what came first.
+fn recorder() -> (String, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut first = vec![0; 4096];
+            let read = stream.read(&mut first).unwrap_or(0);
+            first.truncate(read);
+            sender.send(first).ok();
+            stream.write_all(OK).ok();
+        }
+    });
+    (address, receiver)
+}
+
+#[test]
+fn design_4_1_every_flag_has_an_effect() {
+    use ProbeResult::{Fail, Pass};
+    use Shows::{Check, Result, Sent, Text};
+    let ca = concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/testdata/ca.pem");
+    let roots = format!("--tls-roots={ca}");
+    let table: [(&[&str], &str, Shows); 23] = [
+        (&["--type=TCP"], "--type=SSL", Sent(b"\x16\x03\x01")),
+        (&["--type=SSL"], "--timeout=100ms", Text("timeout 100 ms")),
+        (
+            &[
+                "--type=HTTP",
+                "--host=a.example",
+                "--expected-statuses=http_2xx",
+            ],
+            "--profile=TENCENT_ALB",
+            Sent(b"HEAD / "),
+        ),
+        (
+            &["--type=HTTP"],
+            "--proxy-header=PROXY_V1",
+            Sent(b"PROXY TCP4 127.0.0.1 "),
+        ),
+        (&["--type=HTTP"], "--close=FIN", Check),
+        (&["--type=HTTP"], "--request-path=/x?y", Sent(b"GET /x?y ")),
+        (
+            &["--type=HTTP"],
+            "--host=h.example",
+            Sent(b"\r\nHost: h.example\r\n"),
+        ),
+        (&["--type=GRPC"], "--host=h.example", Sent(b"h.example")),
+        (&["--type=HTTP"], "--method=HEAD", Sent(b"HEAD / ")),
+        (
+            &["--type=HTTP"],
+            "--expected-statuses=204,503",
+            Result(Fail, Pass),
+        ),
+        (
+            &["--type=HTTP"],
+            "--header=X-Probe:v",
+            Sent(b"\r\nX-Probe: v\r\n"),
+        ),
+        (
+            &["--type=HTTP"],
+            "--response=nothing like it",
+            Result(Fail, Pass),
+        ),
+        (&["--type=TCP"], "--request=PING", Sent(b"PING")),
+        (
+            &["--type=TCP", "--request=x"],
+            "--response=nothing like it",
+            Result(Fail, Pass),
+        ),
+        (
+            &["--type=TCP", "--request=x", "--response=HTTP/1.1"],
+            "--match=PREFIX",
+            Result(Pass, Fail),
+        ),
+        (
+            &["--type=GRPC"],
+            "--grpc-service=shop",
+            Sent(b"\x0a\x04shop"),
+        ),
+        (
+            &["--type=GRPC", "--grpc-expected-codes=0"],
+            "--grpc-method=/a.B/c",
+            Sent(b"/a.B/c"),
+        ),
+        (
+            &["--type=GRPC", "--grpc-method=/a.B/c"],
+            "--grpc-expected-codes=7",
+            Text("code in {7}"),
+        ),
+        (
+            &["--type=SSL"],
+            "--tls-verify",
+            Text("the certificate is verified"),
+        ),
+        (&["--type=SSL", "--tls-verify"], &roots, Check),
+        (&["--type=SSL"], "--tls-sni=s.example", Sent(b"s.example")),
+        (
+            &["--type=TCP"],
+            "--source-address=127.3.2.1",
+            Text("from 127.3.2.1:"),
+        ),
+        (&["--type=TCP"], "--output=json", Text("\"exitCode\": ")),
+    ];
+    let flags: std::collections::BTreeSet<_> = table
+        .iter()
+        .filter_map(|(_, flag, _)| flag.trim_start_matches("--").split('=').next())
+        .collect();
+    let command = Cli::command();
+    let known = command.get_arguments().filter_map(clap::Arg::get_long);
+    let known: std::collections::BTreeSet<_> = known.filter(|flag| *flag != "help").collect();
+    assert_eq!(flags, known, "each flag has a row");
+    for (base, flag, shows) in &table {
+        let (address, got) = recorder();
+        // A type takes the place of the base's.
+        let rest = if flag.starts_with("--type") {
+            &[][..]
+        } else {
+            base
+        };
+        let with: Vec<_> = [&*address, flag]
+            .into_iter()
+            .chain(rest.iter().copied())
+            .collect();
+        let without: Vec<_> = [&*address]
+            .into_iter()
+            .chain(base.iter().copied())
+            .collect();
+        if matches!(shows, Check) {
+            let check = |args: &[&str]| request(args).unwrap().check;
+            assert_ne!(check(&with), check(&without), "{flag}");
+            continue;
+        }
+        // A method and its codes come together: without one there is no probe to compare with.
+        let compared = !flag.starts_with("--grpc-method") && !flag.starts_with("--grpc-expected");
+        let mut sides = vec![(&with, true)];
+        if compared {
+            sides.push((&without, false));
+        }
+        for (args, given) in sides {
+            let (text, result) = run_once(args);
+            match shows {
+                Sent(bytes) => {
+                    // TCP without strings sends nothing, and may be gone before anybody sees it.
+                    let patience = if given { 10_000 } else { 200 };
+                    let sent = got.recv_timeout(std::time::Duration::from_millis(patience));
+                    let sent = sent.unwrap_or_default();
+                    let there = sent.windows(bytes.len()).any(|window| window == *bytes);
+                    assert_eq!(there, given, "{flag}: {}", sent.escape_ascii());
+                }
+                Result(due, otherwise) => {
+                    assert_eq!(
+                        result,
+                        if given { *due } else { *otherwise },
+                        "{flag}: {text}"
+                    );
+                }
+                Text(part) => assert_eq!(text.contains(part), given, "{flag}: {text}"),
+                Check => {}
+            }
+        }
     }
 }

@@ -19,7 +19,8 @@ impl Client {
             )
         } else if matches!(start, [0x15 | 0x16, 3, ..]) {
             format!(
-                "{peer} speaks TLS where the check expects HTTP/2 without it; its answer begins with {begins}"
+                "{peer} speaks TLS where the check expects HTTP/2 without it; its answer begins with {begins}; a port \
+                 with TLS is checked by type GRPC_WITH_TLS"
             )
         } else {
             format!("the answer from {peer} is not HTTP/2; it begins with {begins}")
