@@ -21,6 +21,7 @@
 mod limits;
 mod reports;
 mod timers;
+mod waiting;
 mod worker;
 
 use std::io;

@@ -18,7 +18,7 @@ use vitals_prober::outcome::{Reason, Times};
 use vitals_prober::tally::Verdict;
 use vitals_prober::target::Pulse;
 
-use crate::model::{Backend, Locality, Name, ProbedBy};
+use crate::model::{Backend, EndpointGroup, Name, ProbedBy};
 
 /// The two clocks, read together at the edge.
 #[derive(Clone, Copy, Debug)]
@@ -219,19 +219,18 @@ pub struct ServiceView {
     pub held: bool,
     /// Which endpoints take traffic.
     pub routing: Routing,
-    /// Its endpoints in the order of the configuration, then those that are leaving.
-    pub endpoints: Vec<EndpointView>,
+    /// Its endpoints in the order of the configuration, then those that are leaving. One that nothing was said of is the
+    /// same value as in the view before.
+    pub endpoints: Vec<Arc<EndpointView>>,
 }
 
 /// The health of one endpoint of one service.
 #[derive(Clone, Debug)]
 pub struct EndpointView {
-    /// The group that it belongs to.
-    pub group: Name,
+    /// The group that it belongs to, which says where it is.
+    pub group: Arc<EndpointGroup>,
     /// Where traffic goes.
     pub address: SocketAddr,
-    /// Where it is.
-    pub locality: Locality,
     /// The pool that it belongs to.
     pub pool: Pool,
     /// Who checks it; `None`: nobody.
@@ -243,7 +242,7 @@ pub struct EndpointView {
     /// What people are told.
     pub detailed: DetailedStatus,
     /// What the deciding probe met; `None` where no probe decided.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
     /// Since when it has its detailed status.
     pub since: SystemTime,
     /// Why it has it.
@@ -262,7 +261,7 @@ pub struct VoteView {
     /// The verdict; `None` is not judged yet.
     pub verdict: Option<Verdict>,
     /// What the probe that made the verdict met.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
     /// Since when it stands; `None` while there is none.
     pub since: Option<SystemTime>,
     /// Consecutive probes that speak against the verdict.
@@ -287,7 +286,7 @@ pub struct Transition {
     /// The status now.
     pub to: DetailedStatus,
     /// The deciding probe, where one decided.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
     /// How long its steps took.
     pub times: Option<Times>,
     /// The vantage that made it.

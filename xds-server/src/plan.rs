@@ -4,7 +4,7 @@
 //! of every service its key. Services that ask the same of the same address share one state and are probed once.
 //! Pure. Which vantage probes a target is not decided yet: there is one, the embedded prober.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ use crate::model::{AdminState, Model, Name};
 pub struct Plan {
     /// Every target once.
     pub targets: BTreeMap<StateKey, PlannedTarget>,
-    /// The key of every probed endpoint, by service and serving address.
-    pub keys: BTreeMap<Name, BTreeMap<SocketAddr, StateKey>>,
+    /// By service, the keys of its endpoints in the order of [`Service::endpoints`](crate::model::Service::endpoints);
+    /// `None` is not probed.
+    pub keys: BTreeMap<Name, Vec<Option<StateKey>>>,
 }
 
 /// One target and whom it speaks for.
@@ -31,8 +32,17 @@ pub struct PlannedTarget {
     pub names: Names,
     /// What it asks.
     pub check: Arc<HealthCheck>,
-    /// The services whose endpoints it speaks for.
-    pub services: BTreeSet<Name>,
+    /// The endpoints that it speaks for.
+    pub places: Vec<Place>,
+}
+
+/// An endpoint of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The service.
+    pub service: Name,
+    /// Which of its endpoints, in the order of [`Service::endpoints`](crate::model::Service::endpoints).
+    pub endpoint: usize,
 }
 
 impl Plan {
@@ -42,29 +52,26 @@ impl Plan {
         let mut plan = Self::default();
         for service in model.services.values() {
             let keys = plan.keys.entry(service.name.clone()).or_default();
-            let Some(named) = &service.check else {
-                continue;
-            };
-            let check = &named.check;
-            for endpoint in service
-                .backends
-                .iter()
-                .flat_map(|backend| &backend.group.endpoints)
-            {
-                if endpoint.state == AdminState::Stopped {
+            for (at, (_, endpoint)) in service.endpoints().enumerate() {
+                let check = service.check.as_ref().map(|named| &named.check);
+                let Some(check) = check.filter(|_| endpoint.state != AdminState::Stopped) else {
+                    keys.push(None);
                     continue;
-                }
+                };
                 let address = endpoint.probe_address(check);
                 let names = Names::new(check, None, address);
                 let key = StateKey::new(address, &names, check);
-                keys.insert(endpoint.address, key);
+                keys.push(Some(key));
                 let target = plan.targets.entry(key).or_insert_with(|| PlannedTarget {
                     address,
                     names,
                     check: Arc::clone(check),
-                    services: BTreeSet::new(),
+                    places: Vec::new(),
                 });
-                target.services.insert(service.name.clone());
+                target.places.push(Place {
+                    service: service.name.clone(),
+                    endpoint: at,
+                });
             }
         }
         plan

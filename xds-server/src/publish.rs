@@ -14,6 +14,7 @@
 //! Not here: what any of it means. Health is `health`'s, form is `resources`'s.
 
 mod assemble;
+mod journal;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,16 +25,22 @@ use vitals_prober::clock;
 use vitals_prober::engine::{Engine, Report};
 
 use self::assemble::{Rendered, assemble};
+use self::journal::Journal;
 use crate::health::registry::{Registry, Update};
-use crate::health::{HealthView, Now, ServiceView, Transition};
+use crate::health::{HealthView, Now, ServiceView};
 use crate::metrics::Metrics;
 use crate::model::{Fleet, ListenerKind, Model, Name, Protocol};
 use crate::resources;
 use crate::snapshot::{DanglingReference, FleetSnapshot, Resource, Snapshot};
 use crate::store::Store;
 
-/// How long further changes are gathered after one went out, at least; where rendering takes long, four times as long.
+/// How long further changes are gathered after one went out, at least; where publishing takes long, four times as long, up
+/// to [`MAX_WINDOW`].
 pub const WINDOW: Duration = Duration::from_millis(20);
+
+/// How long changes are gathered at most, unless publishing itself takes longer: on a machine that is short of processor
+/// time, all of it takes long, and waiting does not make it shorter.
+const MAX_WINDOW: Duration = Duration::from_millis(500);
 
 /// How often stale votes are looked for (semantics V1), and endpoints counted.
 const TICK: Duration = Duration::from_secs(1);
@@ -71,6 +78,7 @@ pub async fn run(
     outputs: Outputs,
 ) {
     let mut state = State::default();
+    let mut journal = Journal::start();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut batch = Vec::with_capacity(BATCH);
@@ -107,7 +115,7 @@ pub async fn run(
                 publisher.registry.tick(now());
                 publisher.metrics.set_engine_faults(publisher.engine.faults());
             }
-            () = sleep_until(wake_at) => publisher.registry.tick(now()),
+            () = sleep_until(wake_at) => publisher.registry.expire(now()),
         }
         if !publisher.registry.is_touched() && !state.model_is_new {
             continue;
@@ -118,11 +126,18 @@ pub async fn run(
             continue;
         }
         let update = publisher.registry.update(now());
-        publish(&publisher, &mut state, update, oldest, &outputs);
+        publish(
+            &publisher,
+            &mut state,
+            &mut journal,
+            update,
+            oldest,
+            &outputs,
+        );
         caused_at = None;
         // A service of very many endpoints takes long to render; reports must still be read and deadlines met meanwhile.
         let took = clock::now().saturating_duration_since(moment);
-        may_publish_at = moment + WINDOW.max(took * 4);
+        may_publish_at = moment + took + window_after(took);
     }
     publisher.engine.shutdown();
     // What the engine's last reports said is still worth storing.
@@ -131,10 +146,17 @@ pub async fn run(
     }
     let update = publisher.registry.update(now());
     report(&update, &publisher.metrics);
+    journal.write(update.transitions);
     if let Some(store) = publisher.store {
         store.write(update.changes);
         store.close().await;
     }
+    journal.close().await;
+}
+
+/// How long changes are gathered after a publication that took so long.
+fn window_after(took: Duration) -> Duration {
+    (took * 4).clamp(WINDOW, MAX_WINDOW.max(took))
 }
 
 async fn sleep_until(at: Option<tokio::time::Instant>) {
@@ -154,11 +176,13 @@ fn now() -> Now {
 fn publish(
     publisher: &Publisher,
     state: &mut State,
+    journal: &mut Journal,
     mut update: Update,
     caused_at: Instant,
     outputs: &Outputs,
 ) {
     report(&update, &publisher.metrics);
+    journal.write(std::mem::take(&mut update.transitions));
     if let Some(store) = &publisher.store {
         store.write(std::mem::take(&mut update.changes));
     }
@@ -182,11 +206,10 @@ fn publish(
     outputs.health.send_replace(Arc::new(view));
 }
 
-/// Logs and counts what changed (semantics S7).
+/// Counts transitions, and says what holds for whole services now.
 fn report(update: &Update, metrics: &Metrics) {
     for transition in &update.transitions {
         metrics.transition(transition);
-        log(transition);
     }
     for service in &update.benefit_of_doubt {
         tracing::warn!(
@@ -200,29 +223,6 @@ fn report(update: &Update, metrics: &Metrics) {
     for (service, endpoints) in &update.pinned {
         tracing::warn!(%service, endpoints, "too few fresh votes (V3): statuses are pinned to what they were");
     }
-}
-
-fn log(transition: &Transition) {
-    // To the microsecond: more is noise, and binary fractions read badly.
-    let ms = |time: Option<Duration>| time.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3);
-    let (reason, times) = (transition.reason.as_ref(), transition.times);
-    tracing::info!(
-        service = %transition.service,
-        group = %transition.group,
-        address = %transition.address.ip(),
-        port = transition.address.port(),
-        previous = transition.from.as_str(),
-        status = transition.to.as_str(),
-        code = reason.map(|reason| reason.code.as_str()),
-        layer = reason.map(|reason| reason.code.layer().as_str()),
-        text = reason.map(|reason| &*reason.text),
-        connect_ms = ms(times.and_then(|times| times.connect)),
-        first_byte_ms = ms(times.and_then(|times| times.first_byte)),
-        total_ms = ms(times.map(|times| times.total)),
-        vantage = transition.vantage.as_deref(),
-        rule = transition.rule.to_string(),
-        "endpoint {} → {}", transition.from.as_str(), transition.to.as_str(),
-    );
 }
 
 /// Says what a new model brings and takes: a half-written file can be valid, and what it lacks leaves every Envoy.

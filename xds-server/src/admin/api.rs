@@ -155,28 +155,28 @@ pub struct Nack {
 }
 
 /// `/v1/endpoints` of a view.
-#[must_use]
-pub fn endpoints(view: &HealthView) -> Vec<Endpoint> {
-    let of_services = view.services.iter();
-    of_services
-        .flat_map(|(name, service)| service.endpoints.iter().map(|e| endpoint(name.as_str(), e)))
-        .collect()
+pub fn endpoints(view: &HealthView) -> impl Iterator<Item = Endpoint> + Send + use<> {
+    let of_services = view.services.clone().into_iter();
+    of_services.flat_map(|(name, service)| {
+        let endpoints = service.endpoints.clone().into_iter();
+        endpoints.map(move |view| endpoint(name.as_str(), &view))
+    })
 }
 
 fn endpoint(service: &str, view: &EndpointView) -> Endpoint {
     Endpoint {
         service: service.into(),
-        group: view.group.as_str().into(),
+        group: view.group.name.as_str().into(),
         address: view.address.ip().to_string(),
         port: view.address.port(),
         hostname: None,
         locality: Locality {
-            region: (*view.locality.region).into(),
-            zone: (*view.locality.zone).into(),
+            region: (*view.group.locality.region).into(),
+            zone: (*view.group.locality.zone).into(),
         },
         status: view.status.map(|status| status.as_str().into()),
         detailed_status: view.detailed.as_str().into(),
-        reason: view.reason.as_ref().map(reason),
+        reason: view.reason.as_deref().map(reason),
         since: rfc3339(view.since),
         rule: view.rule.to_string(),
         pinned: view.pinned,
@@ -190,7 +190,7 @@ fn vote(view: &VoteView) -> Vote {
         vantage: (*view.vantage).into(),
         kind: "PROBERS".into(),
         verdict: view.verdict.map(|verdict| verdict.as_str().into()),
-        reason: view.reason.as_ref().map(reason),
+        reason: view.reason.as_deref().map(reason),
         since: view.since.map(rfc3339),
         opposing: view.opposing,
         last_probe_at: last.map(|(at, _)| rfc3339(at)),

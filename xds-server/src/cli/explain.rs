@@ -277,7 +277,7 @@ impl Subject<'_> {
             .services
             .iter()
             .filter_map(|service| plan.keys.get(&service.name))
-            .flat_map(|keys| keys.values().copied())
+            .flat_map(|keys| keys.iter().flatten().copied())
             .collect();
         let targets = keys.iter().filter_map(|key| plan.targets.get(key));
         let vantages = fleet.vantages;
@@ -314,8 +314,8 @@ impl Subject<'_> {
             writeln!(out, "  on each backend    {:<10} {most}", rate(busiest))?;
         }
         let shared: BTreeSet<&str> = targets
-            .flat_map(|target| &target.services)
-            .map(|name| name.as_str())
+            .flat_map(|target| &target.places)
+            .map(|place| place.service.as_str())
             .filter(|name| self.services.iter().all(|s| s.name.as_str() != *name))
             .collect();
         if !shared.is_empty() {
@@ -377,10 +377,7 @@ impl Subject<'_> {
 }
 
 fn endpoints(service: &Service) -> impl Iterator<Item = &crate::model::Endpoint> {
-    service
-        .backends
-        .iter()
-        .flat_map(|backend| &backend.group.endpoints)
+    service.endpoints().map(|(_, endpoint)| endpoint)
 }
 
 fn list(words: impl Iterator<Item = String>) -> String {

@@ -4,6 +4,10 @@
 //! per step an [`Update`]: the new views, the transitions to log, the records to store. It owns no task, reads no clock
 //! and does no I/O; the publisher drives it.
 //!
+//! What a step costs follows from what has happened, not from how many endpoints there are: reports and stale votes mark
+//! the endpoints that they speak of ([`Scope`]), and only those are evaluated again. All endpoints of a service are
+//! evaluated when its configuration changes, and all that were never judged when what those are served as changes.
+//!
 //! An endpoint's life (design 5.3, 5.6; semantics S1–S6, V8, H1):
 //!
 //! ```text
@@ -17,6 +21,7 @@
 
 mod adopt;
 mod evaluate;
+mod reasons;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +36,10 @@ use vitals_prober::outcome::{Reason, Times};
 use vitals_prober::tally::{Step, TallyState, Verdict};
 use vitals_prober::target::{Pulse, StateKey};
 
+use self::reasons::Reasons;
 use super::{HealthView, Now, Pool, ServiceView, Transition, VoteView, freshness};
-use crate::model::{Locality, Name, ProbedBy, Service};
+use crate::model::{EndpointGroup, Name, ProbedBy, Service};
+use crate::plan::Place;
 
 /// What an endpoint of a service is called in the store: the service's name and the serving address.
 pub type EndpointKey = (Name, SocketAddr);
@@ -45,7 +52,7 @@ pub struct TargetRecord {
     /// Since when its verdict stands.
     pub since: SystemTime,
     /// What the probe met that made it.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
 }
 
 /// The published status of an endpoint, as it outlives the process.
@@ -56,7 +63,7 @@ pub struct EndpointRecord {
     /// Since when.
     pub since: SystemTime,
     /// What the deciding probe met.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
     /// The state key that decided; `None` where no check did.
     pub key: Option<StateKey>,
 }
@@ -82,8 +89,10 @@ pub enum Change {
 /// What came of a step.
 #[derive(Debug, Default)]
 pub struct Update {
-    /// The services whose view was made anew.
+    /// The services of which the fleet may be told something else than before.
     pub services: BTreeSet<Name>,
+    /// How many endpoints were evaluated, each as often as it was.
+    pub evaluated: usize,
     /// Detailed statuses that changed.
     pub transitions: Vec<Transition>,
     /// What is to be stored.
@@ -106,7 +115,8 @@ pub const EMBEDDED_VANTAGE: &str = "embedded";
 #[derive(Debug)]
 struct Watch {
     check: Arc<HealthCheck>,
-    services: BTreeSet<Name>,
+    /// The endpoints that it speaks for.
+    places: Box<[Place]>,
     pulse: Arc<Pulse>,
     /// From when on silence counts, before the first judged probe: the target came, or the server started.
     waiting_since: SystemTime,
@@ -119,25 +129,84 @@ struct Watch {
 #[derive(Debug)]
 struct ServiceState {
     service: Arc<Service>,
-    keys: BTreeMap<SocketAddr, StateKey>,
-    published: BTreeMap<SocketAddr, EndpointRecord>,
+    /// Its endpoints, in the order of the configuration.
+    members: Vec<Member>,
     leaving: BTreeMap<SocketAddr, Leaving>,
+    counts: Counts,
     /// Until when its load assignment may be held; `None` once it was released.
     hold_until: Option<Instant>,
     doubt_reported: bool,
-    pinned: usize,
+    /// First the members, in their order, then who is leaving.
     view: Arc<ServiceView>,
+    /// Whether the view shows those that were never judged as waiting for others (design 5.3), not as served.
+    others_first: bool,
+}
+
+/// The state of one endpoint of a service.
+#[derive(Debug)]
+struct Member {
+    /// Which of the service's backends it belongs to.
+    backend: usize,
+    /// Which of the group's endpoints it is.
+    endpoint: usize,
+    /// Whose votes count for it; `None` is not probed.
+    key: Option<StateKey>,
+    /// What was published of it last; `None` until it is judged.
+    published: Option<EndpointRecord>,
+}
+
+/// How many of a service's members are what.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Of those that may get new requests: healthy ones.
+    healthy: usize,
+    /// Of those that may get new requests: never judged ones.
+    unjudged: usize,
+    /// Those whose status stands without enough fresh votes (semantics V3).
+    pinned: usize,
 }
 
 /// An endpoint that was removed from the configuration and is draining.
 #[derive(Clone, Debug)]
 struct Leaving {
     until: Instant,
-    group: Name,
-    locality: Locality,
+    group: Arc<EndpointGroup>,
     pool: Pool,
     by: Option<ProbedBy>,
     weight: Option<u32>,
+    /// Kept for the case that it comes back.
+    published: Option<EndpointRecord>,
+}
+
+/// What of a service is to be evaluated again.
+#[derive(Debug)]
+enum Scope {
+    /// Everything: its configuration is new.
+    All,
+    /// These of its members, and what holds for the service as a whole.
+    Members(BTreeSet<usize>),
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self::Members(BTreeSet::new())
+    }
+}
+
+impl Scope {
+    fn add(&mut self, member: usize) {
+        match self {
+            Self::All => {}
+            Self::Members(members) => drop(members.insert(member)),
+        }
+    }
+
+    fn has(&self, member: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Members(members) => members.contains(&member),
+        }
+    }
 }
 
 /// The state behind the health view.
@@ -146,8 +215,9 @@ pub struct Registry {
     vantage: Arc<str>,
     services: BTreeMap<Name, ServiceState>,
     watches: BTreeMap<StateKey, Watch>,
-    touched: BTreeSet<Name>,
+    touched: BTreeMap<Name, Scope>,
     changes: Vec<Change>,
+    reasons: Reasons,
     /// What the store remembered and no model has claimed yet.
     remembered: Records,
 }
@@ -155,16 +225,24 @@ pub struct Registry {
 impl Registry {
     /// A registry that knows what the store remembers, and no model yet.
     #[must_use]
-    pub fn new(remembered: Records) -> Self {
+    pub fn new(mut remembered: Records) -> Self {
+        let mut reasons = Reasons::default();
+        let of_targets = remembered.targets.values_mut().map(|r| &mut r.reason);
+        let of_endpoints = remembered.endpoints.values_mut().map(|r| &mut r.reason);
+        of_targets
+            .chain(of_endpoints)
+            .for_each(|reason| reasons.share(reason));
         Self {
             vantage: EMBEDDED_VANTAGE.into(),
             services: BTreeMap::new(),
             watches: BTreeMap::new(),
-            touched: BTreeSet::new(),
+            touched: BTreeMap::new(),
             changes: Vec::new(),
+            reasons,
             remembered,
         }
     }
+
     /// Takes a probe's report. One on a target that is gone is without effect.
     pub fn on_report(&mut self, report: Report) {
         let Some(watch) = self.watches.get_mut(&report.key) else {
@@ -175,16 +253,17 @@ impl Registry {
             if from != Some(to) {
                 watch.record.since = report.at;
             }
-            watch.record.reason = Some(report.outcome.reason);
+            watch.record.reason = Some(self.reasons.shared(report.outcome.reason));
             watch.times = Some(report.outcome.times);
             watch.fresh = true;
         }
         self.changes
             .push(Change::Target(report.key, Some(watch.record.clone())));
-        self.touched.extend(watch.services.iter().cloned());
+        touch(&mut self.touched, &watch.places);
     }
 
-    /// Lets time pass: votes go stale, holds and drainings end.
+    /// Looks for votes that went stale (semantics V1), which is a look at every target, and does what
+    /// [`Registry::expire`] does.
     pub fn tick(&mut self, now: Now) {
         for watch in self.watches.values_mut() {
             let last = watch
@@ -196,9 +275,14 @@ impl Registry {
             let fresh = silence <= freshness(watch.check.interval());
             if fresh != watch.fresh {
                 watch.fresh = fresh;
-                self.touched.extend(watch.services.iter().cloned());
+                touch(&mut self.touched, &watch.places);
             }
         }
+        self.expire(now);
+    }
+
+    /// Ends holds and drainings whose time is over.
+    pub fn expire(&mut self, now: Now) {
         for (name, state) in &self.services {
             let hold_is_over = state.hold_until.is_some_and(|until| until <= now.mono);
             if hold_is_over
@@ -207,12 +291,12 @@ impl Registry {
                     .values()
                     .any(|leaving| leaving.until <= now.mono)
             {
-                self.touched.insert(name.clone());
+                self.touched.entry(name.clone()).or_default();
             }
         }
     }
 
-    /// When [`Registry::tick`] has something to do besides looking for stale votes.
+    /// When [`Registry::expire`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let of_service = |state: &ServiceState| {
@@ -232,29 +316,31 @@ impl Registry {
         !self.touched.is_empty() || !self.changes.is_empty()
     }
 
-    /// Makes the views of all touched services anew and says what came of it.
+    /// Evaluates what was touched and says what came of it.
     pub fn update(&mut self, now: Now) -> Update {
-        let mut update = Update {
-            services: std::mem::take(&mut self.touched),
-            ..Update::default()
-        };
+        let mut update = Update::default();
         let (watches, vantage) = (&self.watches, &self.vantage);
         let votes = |key: &StateKey| watches.get(key).map(|watch| watch.vote(vantage));
         let times = |key: &StateKey| watches.get(key).and_then(|watch| watch.times);
-        for name in &update.services {
-            if let Some(state) = self.services.get_mut(name) {
-                let mut evaluation = state.evaluate(votes, times, now);
-                self.changes.append(&mut evaluation.changes);
-                update.transitions.append(&mut evaluation.transitions);
-                if evaluation.benefit_of_doubt {
-                    update.benefit_of_doubt.push(name.clone());
-                }
-                if evaluation.unpinned {
-                    update.unpinned.push(name.clone());
-                }
-                if evaluation.newly_pinned > 0 {
-                    update.pinned.push((name.clone(), evaluation.newly_pinned));
-                }
+        for (name, scope) in std::mem::take(&mut self.touched) {
+            let Some(state) = self.services.get_mut(&name) else {
+                continue;
+            };
+            let mut evaluation = state.evaluate(&scope, votes, times, now);
+            self.changes.append(&mut evaluation.changes);
+            update.transitions.append(&mut evaluation.transitions);
+            update.evaluated += evaluation.evaluated;
+            if evaluation.benefit_of_doubt {
+                update.benefit_of_doubt.push(name.clone());
+            }
+            if evaluation.unpinned {
+                update.unpinned.push(name.clone());
+            }
+            if evaluation.newly_pinned > 0 {
+                update.pinned.push((name.clone(), evaluation.newly_pinned));
+            }
+            if evaluation.serves_otherwise {
+                update.services.insert(name);
             }
         }
         update.changes = std::mem::take(&mut self.changes);
@@ -270,6 +356,19 @@ impl Registry {
             .map(|(name, state)| (name.clone(), Arc::clone(&state.view)));
         HealthView {
             services: views.collect(),
+        }
+    }
+}
+
+/// Has these endpoints evaluated again.
+fn touch(touched: &mut BTreeMap<Name, Scope>, places: &[Place]) {
+    for place in places {
+        match touched.get_mut(&place.service) {
+            Some(scope) => scope.add(place.endpoint),
+            None => {
+                let scope = Scope::Members([place.endpoint].into());
+                touched.insert(place.service.clone(), scope);
+            }
         }
     }
 }

@@ -133,7 +133,7 @@ impl Bench {
         Arc::clone(&self.registry.view().services[service])
     }
 
-    fn endpoint(&self, address: &str) -> EndpointView {
+    fn endpoint(&self, address: &str) -> Arc<EndpointView> {
         let address: SocketAddr = address.parse().unwrap();
         let view = self.view("shop");
         view.endpoints
@@ -309,7 +309,7 @@ fn s7_a_restart_causes_no_transition_and_serves_the_last_state_at_once() {
         (vec![], since)
     );
     assert_eq!(
-        again.endpoint(B).reason.unwrap().code,
+        again.endpoint(B).reason.as_ref().unwrap().code,
         ReasonCode::ConnectRefused
     );
     again.probe(A, ProbeResult::Fail);
@@ -318,6 +318,75 @@ fn s7_a_restart_causes_no_transition_and_serves_the_last_state_at_once() {
         UNHEALTHY,
         "the count of failures goes on where it stood"
     );
+}
+
+/// A service of that many endpoints, 127.0.1.0:80 and on.
+fn many(count: u8) -> (String, Vec<String>) {
+    let endpoints: Vec<_> = (0..count)
+        .map(|n| format!("{{ address: 127.0.1.{n}, port: 80 }}"))
+        .collect();
+    let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+    let addresses = (0..count).map(|n| format!("127.0.1.{n}:80")).collect();
+    (yaml(&endpoints), addresses)
+}
+
+#[test]
+fn a_report_has_only_the_endpoints_evaluated_that_it_speaks_of() {
+    let (yaml, addresses) = many(50);
+    let mut bench = Bench::new(&yaml);
+    assert_eq!(bench.update.evaluated, 50, "a new configuration: all");
+    bench.probe(&addresses[0], ProbeResult::Pass);
+    assert_eq!(bench.update.evaluated, 1, "held or not, the others wait");
+    for address in &addresses[1..] {
+        bench.probe(address, ProbeResult::Pass);
+        assert_eq!(bench.update.evaluated, 1);
+        assert_eq!(bench.update.services.len(), 1, "Envoys are told");
+    }
+    let before = bench.view("shop");
+    bench.probe(&addresses[7], ProbeResult::Fail);
+    assert_eq!(bench.update.evaluated, 1);
+    assert!(
+        bench.update.services.is_empty(),
+        "one failure of two is for people, and no news for Envoys"
+    );
+    let same = |bench: &Bench| {
+        let now = bench.view("shop");
+        let both = before.endpoints.iter().zip(&now.endpoints);
+        both.filter(|(a, b)| Arc::ptr_eq(a, b)).count()
+    };
+    assert_eq!(same(&bench), 49, "the others' views are the same values");
+    bench.probe(&addresses[7], ProbeResult::Fail);
+    assert_eq!((bench.update.evaluated, same(&bench)), (1, 49));
+    assert_eq!(bench.update.services.len(), 1);
+    assert_eq!(bench.status(&addresses[7]), UNHEALTHY);
+    bench.pass_time(1);
+    assert_eq!(bench.update.evaluated, 0, "time alone is no news");
+}
+
+#[test]
+fn design_5_3_what_the_never_judged_are_served_as_changes_for_all_of_them_at_once() {
+    let (yaml, addresses) = many(50);
+    let mut bench = Bench::new(&yaml);
+    bench.pass_time(5);
+    assert_eq!(bench.update.evaluated, 50, "the hold is over");
+    let served = |bench: &Bench, status| {
+        let view = bench.view("shop");
+        let of = view.endpoints.iter().filter(|e| e.status == Some(status));
+        of.count()
+    };
+    assert_eq!(served(&bench, EdsStatus::Healthy), 50);
+    bench.probe(&addresses[9], ProbeResult::Fail);
+    assert_eq!(bench.update.evaluated, 1);
+    bench.probe(&addresses[3], ProbeResult::Pass);
+    assert_eq!(bench.update.evaluated, 49, "all but the one that failed");
+    assert_eq!(served(&bench, EdsStatus::Healthy), 1);
+    bench.probe(&addresses[3], ProbeResult::Fail);
+    bench.probe(&addresses[3], ProbeResult::Fail);
+    assert_eq!(
+        bench.update.evaluated, 49,
+        "in doubt, they are served again"
+    );
+    assert_eq!(served(&bench, EdsStatus::Healthy), 48);
 }
 
 #[test]
