@@ -7,11 +7,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::check::{HealthCheck, Protocol, is_dns_name};
+use crate::clock;
 use crate::outcome::{Outcome, ProbeResult, Reason};
 use crate::tally::Tally;
 use crate::wire;
@@ -77,6 +78,8 @@ impl fmt::Debug for StateKey {
 #[derive(Debug, Default)]
 pub struct Pulse {
     last_judged_ms: AtomicU64,
+    /// By this process's monotonic clock, since [`clock::epoch`].
+    heard_us: AtomicU64,
     latency_us: AtomicU64,
     /// The last probe that did not pass; boxed, because most targets have none. A std mutex: taken for moments, and only
     /// by probes that did not pass.
@@ -116,8 +119,14 @@ impl Pulse {
             .cloned()
     }
 
-    /// Notes a judged (not INCONCLUSIVE) probe that ended at `at` after `latency`.
-    pub fn beat(&self, at: SystemTime, latency: Duration) {
+    /// Notes a judged (not INCONCLUSIVE) probe that ended at `at` after `latency`, and of which this process heard at
+    /// `heard`: where the prober is elsewhere, its wall clock is not to be relied on (semantics V1).
+    pub fn beat(&self, at: SystemTime, heard: Instant, latency: Duration) {
+        let since_epoch = heard.saturating_duration_since(clock::epoch());
+        self.heard_us.store(
+            u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
         let ms = at
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
@@ -128,6 +137,16 @@ impl Pulse {
         );
         self.last_judged_ms
             .store(u64::try_from(ms).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// When this process heard of the last judged probe; `None` before the first.
+    #[must_use]
+    pub fn heard(&self) -> Option<Instant> {
+        if self.last_judged_ms.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let since_epoch = Duration::from_micros(self.heard_us.load(Ordering::Relaxed));
+        clock::epoch().checked_add(since_epoch)
     }
 
     /// When the last judged probe ended and how long it took; `None` before the first.

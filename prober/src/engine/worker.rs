@@ -87,6 +87,8 @@ pub(super) struct Worker {
     /// Due targets that the cap keeps from starting, and all that are due for their first probe.
     waiting: Waiting,
     in_flight: usize,
+    /// Reports so far. One count for all targets: it also grows for one that leaves and comes again.
+    told: u64,
     /// The number of the newest set.
     generation: u64,
     /// When the log was told of a fault of our own last.
@@ -127,6 +129,7 @@ impl Worker {
             timers: Timers::default(),
             waiting: Waiting::default(),
             in_flight: 0,
+            told: 0,
             generation: 0,
             warned: HashMap::new(),
         };
@@ -372,14 +375,19 @@ impl Worker {
         }
         if outcome.result != ProbeResult::Inconclusive {
             let at = clock::wall();
-            entry.target.pulse.beat(at, outcome.times.total);
+            entry
+                .target
+                .pulse
+                .beat(at, clock::now(), outcome.times.total);
             if step != Step::Unchanged {
+                self.told += 1;
                 let report = Report {
                     key: entry.target.key,
                     step,
                     tally: entry.tally.state(),
                     outcome: outcome.clone(),
                     at,
+                    serial: self.told,
                 };
                 self.outbox.send(index, report, &mut entry.backlog);
             }
