@@ -26,8 +26,9 @@ use vitals_prober::engine::{Engine, Report};
 
 use self::assemble::{Rendered, assemble};
 use self::journal::Journal;
-use crate::health::registry::{Registry, Update};
-use crate::health::{HealthView, Now, ServiceView};
+use crate::health::guard::Event;
+use crate::health::registry::{EMBEDDED_VANTAGE, Registry, Update};
+use crate::health::{HealthView, Now, Rerouting, ServiceView};
 use crate::metrics::Metrics;
 use crate::model::{Fleet, ListenerKind, Model, Name, Protocol};
 use crate::resources;
@@ -107,8 +108,9 @@ pub async fn run(
                     tracing::error!("the probe engine has stopped; statuses stay as they are until the server is restarted");
                     probing = false;
                 }
+                let now = now();
                 for report in batch.drain(..) {
-                    publisher.registry.on_report(report);
+                    publisher.registry.on_report(EMBEDDED_VANTAGE, report, now);
                 }
             }
             _ = tick.tick() => {
@@ -142,7 +144,9 @@ pub async fn run(
     publisher.engine.shutdown();
     // What the engine's last reports said is still worth storing.
     while let Ok(report) = reports.try_recv() {
-        publisher.registry.on_report(report);
+        publisher
+            .registry
+            .on_report(EMBEDDED_VANTAGE, report, now());
     }
     let update = publisher.registry.update(now());
     report(&update, &publisher.metrics);
@@ -190,6 +194,9 @@ fn publish(
     publisher
         .metrics
         .set_endpoints(&view, &update.services, state.model_is_new);
+    publisher
+        .metrics
+        .set_guards(publisher.registry.abstaining());
     if state.render(&update.services, &view) {
         match state.assemble() {
             Ok(fleets) => drop(
@@ -217,11 +224,45 @@ fn report(update: &Update, metrics: &Metrics) {
             "no endpoint is known to be healthy and some are not judged yet; those are served until they are judged"
         );
     }
+    for (service, endpoints) in &update.pinned_now {
+        metrics.set_pinned(service, *endpoints);
+    }
     for service in &update.unpinned {
         tracing::info!(%service, "there are enough fresh votes again: statuses follow them");
     }
     for (service, endpoints) in &update.pinned {
         tracing::warn!(%service, endpoints, "too few fresh votes (V3): statuses are pinned to what they were");
+    }
+    for event in &update.guards {
+        match event {
+            Event::Started(abstention) => tracing::warn!(
+                vantage = &*abstention.vantage,
+                "guard (V5): {abstention}; its votes do not count, and what it turned is undone where no others decide"
+            ),
+            Event::Ended(abstention, why) => tracing::warn!(
+                vantage = &*abstention.vantage,
+                %why,
+                "guard (V5): the votes of {} count again: {why}", abstention.vantage
+            ),
+        }
+    }
+    for rerouting in &update.rerouted {
+        log_rerouting(rerouting);
+    }
+}
+
+fn log_rerouting(rerouting: &Rerouting) {
+    let Rerouting {
+        service,
+        from,
+        to,
+        why,
+    } = rerouting;
+    let (was, is) = (from.active.as_str(), to.active.as_str());
+    if from.active != to.active {
+        tracing::warn!(%service, previous = was, pool = is, open = to.open, rule = %why, "traffic goes from {was} to {is}: {why}");
+    } else {
+        tracing::warn!(%service, pool = is, open = to.open, rule = %why, "traffic: {why}");
     }
 }
 

@@ -20,7 +20,9 @@
 //! ```
 
 mod adopt;
+mod ballots;
 mod evaluate;
+mod guards;
 mod reasons;
 #[cfg(test)]
 mod tests;
@@ -30,14 +32,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use vitals_prober::check::HealthCheck;
 use vitals_prober::engine::Report;
-use vitals_prober::outcome::{Reason, Times};
-use vitals_prober::tally::{Step, TallyState, Verdict};
-use vitals_prober::target::{Pulse, StateKey};
+use vitals_prober::outcome::Reason;
+use vitals_prober::tally::{TallyState, Verdict};
+use vitals_prober::target::StateKey;
 
+use self::ballots::{Ballot, Watch};
+use self::guards::{Guards, Happened};
 use self::reasons::Reasons;
-use super::{HealthView, Now, Pool, ServiceView, Transition, VoteView, freshness};
+use super::failover::Pools;
+use super::guard::Event;
+use super::{HealthView, Now, Pool, Rerouting, ServiceView, Transition};
 use crate::model::{EndpointGroup, Name, ProbedBy, Service};
 use crate::plan::Place;
 
@@ -68,6 +73,15 @@ pub struct EndpointRecord {
     pub key: Option<StateKey>,
 }
 
+/// Where the traffic of a service with failover backends goes, as it outlives the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceRecord {
+    /// The pool that takes it.
+    pub active: Pool,
+    /// Since when.
+    pub since: SystemTime,
+}
+
 /// What the store remembers when the server starts.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
@@ -75,6 +89,8 @@ pub struct Records {
     pub targets: BTreeMap<StateKey, TargetRecord>,
     /// Endpoints by service and address.
     pub endpoints: BTreeMap<EndpointKey, EndpointRecord>,
+    /// Services by name.
+    pub services: BTreeMap<Name, ServiceRecord>,
 }
 
 /// A change for the store; `None` deletes.
@@ -84,6 +100,8 @@ pub enum Change {
     Target(StateKey, Option<TargetRecord>),
     /// An endpoint's record.
     Endpoint(EndpointKey, Option<EndpointRecord>),
+    /// A service's record.
+    Service(Name, Option<ServiceRecord>),
 }
 
 /// What came of a step.
@@ -103,6 +121,12 @@ pub struct Update {
     pub pinned: Vec<(Name, usize)>,
     /// Services of which no endpoint is pinned any more: one event each.
     pub unpinned: Vec<Name>,
+    /// How many endpoints of a service are pinned, where that has changed.
+    pub pinned_now: Vec<(Name, usize)>,
+    /// Vantages that start or end to abstain (semantics V5).
+    pub guards: Vec<Event>,
+    /// Services whose traffic goes elsewhere now (semantics H2, H3, H6): one event each.
+    pub rerouted: Vec<Rerouting>,
 }
 
 /// The longest that a service's load assignment is held (design 5.3).
@@ -110,20 +134,6 @@ const MAX_HOLD: Duration = Duration::from_secs(5);
 
 /// The name under which the embedded prober votes.
 pub const EMBEDDED_VANTAGE: &str = "embedded";
-
-/// The state of one planned target.
-#[derive(Debug)]
-struct Watch {
-    check: Arc<HealthCheck>,
-    /// The endpoints that it speaks for.
-    places: Box<[Place]>,
-    pulse: Arc<Pulse>,
-    /// From when on silence counts, before the first judged probe: the target came, or the server started.
-    waiting_since: SystemTime,
-    fresh: bool,
-    record: TargetRecord,
-    times: Option<Times>,
-}
 
 /// The state of one service.
 #[derive(Debug)]
@@ -133,6 +143,12 @@ struct ServiceState {
     members: Vec<Member>,
     leaving: BTreeMap<SocketAddr, Leaving>,
     counts: Counts,
+    /// Which guard watches who judges it; `None`: no prober does.
+    policy: Option<usize>,
+    /// The pool that takes traffic, since when, and whether that has been decided since the server started.
+    active: Pool,
+    routed_since: Option<SystemTime>,
+    routed: bool,
     /// Until when its load assignment may be held; `None` once it was released.
     hold_until: Option<Instant>,
     doubt_reported: bool,
@@ -153,15 +169,15 @@ struct Member {
     key: Option<StateKey>,
     /// What was published of it last; `None` until it is judged.
     published: Option<EndpointRecord>,
+    /// What was published before that, while it was healthy, and when it ceased to be (semantics V5).
+    before_turn: Option<Box<(EndpointRecord, Instant)>>,
 }
 
 /// How many of a service's members are what.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Of those that may get new requests: healthy ones.
-    healthy: usize,
-    /// Of those that may get new requests: never judged ones.
-    unjudged: usize,
+    /// Those that may get new requests.
+    pools: Pools,
     /// Those whose status stands without enough fresh votes (semantics V3).
     pinned: usize,
 }
@@ -212,18 +228,22 @@ impl Scope {
 /// The state behind the health view.
 #[derive(Debug)]
 pub struct Registry {
-    vantage: Arc<str>,
+    /// Who judges targets, but for those that are assigned to others.
+    vantages: Arc<[Arc<str>]>,
+    assigned: BTreeMap<StateKey, Arc<[Arc<str>]>>,
     services: BTreeMap<Name, ServiceState>,
     watches: BTreeMap<StateKey, Watch>,
+    guards: Guards,
     touched: BTreeMap<Name, Scope>,
     changes: Vec<Change>,
+    guard_events: Vec<Event>,
     reasons: Reasons,
     /// What the store remembered and no model has claimed yet.
     remembered: Records,
 }
 
 impl Registry {
-    /// A registry that knows what the store remembers, and no model yet.
+    /// A registry that knows what the store remembers, and no model yet. The embedded prober is assigned to everything.
     #[must_use]
     pub fn new(mut remembered: Records) -> Self {
         let mut reasons = Reasons::default();
@@ -233,52 +253,94 @@ impl Registry {
             .chain(of_endpoints)
             .for_each(|reason| reasons.share(reason));
         Self {
-            vantage: EMBEDDED_VANTAGE.into(),
+            vantages: [EMBEDDED_VANTAGE.into()].into(),
+            assigned: BTreeMap::new(),
             services: BTreeMap::new(),
             watches: BTreeMap::new(),
+            guards: Guards::default(),
             touched: BTreeMap::new(),
             changes: Vec::new(),
+            guard_events: Vec::new(),
             reasons,
             remembered,
         }
     }
 
-    /// Takes a probe's report. One on a target that is gone is without effect.
-    pub fn on_report(&mut self, report: Report) {
-        let Some(watch) = self.watches.get_mut(&report.key) else {
+    /// Takes a probe's report, of which this server hears now. One on a target that is gone, from a vantage that is not
+    /// assigned to it, or that is not newer than the last is without effect.
+    pub fn on_report(&mut self, vantage: &str, report: Report, now: Now) {
+        let key = report.key;
+        let Some(watch) = self.watches.get_mut(&key) else {
             return;
         };
-        watch.record.tally = report.tally;
-        if let Step::Judged { from, to } = report.step {
-            if from != Some(to) {
-                watch.record.since = report.at;
-            }
-            watch.record.reason = Some(self.reasons.shared(report.outcome.reason));
-            watch.times = Some(report.outcome.times);
-            watch.fresh = true;
+        let Some(ballot) = watch.ballot_mut(vantage) else {
+            return;
+        };
+        let serial = ballot.serial();
+        let turn = ballot.take(report, &mut self.reasons, now);
+        if ballot.serial() == serial {
+            return;
         }
-        self.changes
-            .push(Change::Target(report.key, Some(watch.record.clone())));
+        if vantage == EMBEDDED_VANTAGE {
+            let record = ballot.record.clone();
+            self.changes.push(Change::Target(key, Some(record)));
+        }
         touch(&mut self.touched, &watch.places);
+        if let Some(turn) = turn {
+            let (services, watches) = (&self.services, &self.watches);
+            let happened = self.guards.heed(key, vantage, turn, services, watches, now);
+            self.happened(happened);
+        }
     }
 
-    /// Looks for votes that went stale (semantics V1), which is a look at every target, and does what
+    /// A judged probe of a vantage elsewhere, of which this server hears now: it keeps the vote fresh. (The embedded
+    /// prober's engine writes its pulses itself.)
+    pub fn on_beat(&self, vantage: &str, key: &StateKey, at: SystemTime, took: Duration, now: Now) {
+        let watch = self.watches.get(key);
+        if let Some(ballot) = watch.and_then(|watch| watch.ballot(vantage)) {
+            ballot.pulse.beat(at, now.mono, took);
+        }
+    }
+
+    /// A vantage has withdrawn, and takes its votes along (semantics V1). It stays assigned.
+    pub fn withdraw(&mut self, vantage: &str, now: Now) {
+        for (key, watch) in &mut self.watches {
+            let Some(ballot) = watch.ballot_mut(vantage) else {
+                continue;
+            };
+            let name = Arc::clone(&ballot.vantage);
+            *ballot = Ballot::empty(&name, now);
+            if vantage == EMBEDDED_VANTAGE {
+                self.changes.push(Change::Target(*key, None));
+            }
+            touch(&mut self.touched, &watch.places);
+        }
+        let happened = self.guards.withdraw(vantage);
+        self.happened(happened);
+    }
+
+    /// Looks for votes that went stale (semantics V1), which is a look at every target, and at the guards, and does what
     /// [`Registry::expire`] does.
     pub fn tick(&mut self, now: Now) {
         for watch in self.watches.values_mut() {
-            let last = watch
-                .pulse
-                .last()
-                .map_or(watch.waiting_since, |(at, _)| at.max(watch.waiting_since));
-            // A wall clock that was set back makes the last probe lie ahead: that is no silence.
-            let silence = now.wall.duration_since(last).unwrap_or_default();
-            let fresh = silence <= freshness(watch.check.interval());
-            if fresh != watch.fresh {
-                watch.fresh = fresh;
+            if watch.look(now) {
                 touch(&mut self.touched, &watch.places);
             }
         }
+        let happened = self.guards.tick(&self.watches, now);
+        self.happened(happened);
         self.expire(now);
+    }
+
+    /// Whoever abstains, or does not any more, changes the count of all that share the guard.
+    fn happened(&mut self, happened: Vec<Happened>) {
+        for (policy, event) in happened {
+            let services = self.services.iter();
+            for (name, _) in services.filter(|(_, state)| state.policy == Some(policy)) {
+                self.touched.insert(name.clone(), Scope::All);
+            }
+            self.guard_events.push(event);
+        }
     }
 
     /// Ends holds and drainings whose time is over.
@@ -313,20 +375,24 @@ impl Registry {
     /// Whether anything has changed since the last [`Registry::update`].
     #[must_use]
     pub fn is_touched(&self) -> bool {
-        !self.touched.is_empty() || !self.changes.is_empty()
+        !(self.touched.is_empty() && self.changes.is_empty() && self.guard_events.is_empty())
     }
 
     /// Evaluates what was touched and says what came of it.
     pub fn update(&mut self, now: Now) -> Update {
         let mut update = Update::default();
-        let (watches, vantage) = (&self.watches, &self.vantage);
-        let votes = |key: &StateKey| watches.get(key).map(|watch| watch.vote(vantage));
-        let times = |key: &StateKey| watches.get(key).and_then(|watch| watch.times);
+        let (watches, guards) = (&self.watches, &self.guards);
         for (name, scope) in std::mem::take(&mut self.touched) {
             let Some(state) = self.services.get_mut(&name) else {
                 continue;
             };
-            let mut evaluation = state.evaluate(&scope, votes, times, now);
+            let abstaining = guards.abstaining(state.policy);
+            let votes = |key: &StateKey| {
+                let watch = watches.get(key);
+                watch.map_or_else(Vec::new, |watch| watch.votes(&abstaining))
+            };
+            let times = |key: &StateKey, vantage: &str| watches.get(key)?.times(vantage);
+            let mut evaluation = state.evaluate(&scope, votes, times, &abstaining, now);
             self.changes.append(&mut evaluation.changes);
             update.transitions.append(&mut evaluation.transitions);
             update.evaluated += evaluation.evaluated;
@@ -339,10 +405,14 @@ impl Registry {
             if evaluation.newly_pinned > 0 {
                 update.pinned.push((name.clone(), evaluation.newly_pinned));
             }
+            update.rerouted.extend(evaluation.rerouted);
+            let pinned_now = evaluation.pinned_now.map(|pinned| (name.clone(), pinned));
+            update.pinned_now.extend(pinned_now);
             if evaluation.serves_otherwise {
                 update.services.insert(name);
             }
         }
+        update.guards = std::mem::take(&mut self.guard_events);
         update.changes = std::mem::take(&mut self.changes);
         update
     }
@@ -358,6 +428,12 @@ impl Registry {
             services: views.collect(),
         }
     }
+
+    /// Under how many guard policies each vantage abstains (semantics V5).
+    #[must_use]
+    pub fn abstaining(&self) -> BTreeMap<Arc<str>, usize> {
+        self.guards.active()
+    }
 }
 
 /// Has these endpoints evaluated again.
@@ -369,21 +445,6 @@ fn touch(touched: &mut BTreeMap<Name, Scope>, places: &[Place]) {
                 let scope = Scope::Members([place.endpoint].into());
                 touched.insert(place.service.clone(), scope);
             }
-        }
-    }
-}
-
-impl Watch {
-    fn vote(&self, vantage: &Arc<str>) -> VoteView {
-        let verdict = self.record.tally.verdict;
-        VoteView {
-            vantage: Arc::clone(vantage),
-            verdict,
-            reason: self.record.reason.clone(),
-            since: verdict.map(|_| self.record.since),
-            opposing: self.record.tally.opposing,
-            fresh: self.fresh,
-            pulse: Arc::clone(&self.pulse),
         }
     }
 }

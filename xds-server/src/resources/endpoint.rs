@@ -184,7 +184,7 @@ mod tests {
     use prost::bytes::Bytes;
 
     use super::*;
-    use crate::health::{DetailedStatus, Pool, Routing, Rule};
+    use crate::health::{DetailedStatus, Pool, Rule};
     use crate::model::{EndpointGroup, GroupKind};
 
     fn group(name: &str, zone: &str) -> Arc<EndpointGroup> {
@@ -214,9 +214,9 @@ mod tests {
             reason: None,
             since: UNIX_EPOCH,
             rule: Rule::NoCheck,
+            pinned: None,
             pool: Pool::Primary,
             by: None,
-            pinned: false,
             votes: Vec::new(),
         })
     }
@@ -231,9 +231,8 @@ mod tests {
             endpoint(&a, "10.0.0.3:80", Some(1), None),
         ];
         let view = ServiceView {
-            held: false,
-            routing: Routing::default(),
             endpoints,
+            ..ServiceView::default()
         };
         let resource = assignment(&Name::new("shop").unwrap(), &view);
         let any = envoy_types::pb::google::protobuf::Any::decode(Bytes::clone(resource.any()));

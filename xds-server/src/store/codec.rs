@@ -10,7 +10,8 @@ use vitals_prober::target::StateKey;
 use vitals_prober::wire;
 use vitals_proto::prober::v1 as pb;
 
-use crate::health::registry::{EndpointKey, EndpointRecord, TargetRecord};
+use crate::health::Pool;
+use crate::health::registry::{EndpointKey, EndpointRecord, ServiceRecord, TargetRecord};
 use crate::model::Name;
 
 pub(super) fn encode_target(record: &TargetRecord) -> Vec<u8> {
@@ -56,6 +57,30 @@ pub(super) fn decode_endpoint(bytes: &[u8]) -> Option<EndpointRecord> {
 
 fn reason(reason: Option<&pb::Reason>) -> Option<Arc<Reason>> {
     reason.and_then(wire::reason_from_proto).map(Arc::new)
+}
+
+pub(super) fn encode_service(record: &ServiceRecord) -> Vec<u8> {
+    let active = match record.active {
+        Pool::Primary => pb::Pool::Primary,
+        Pool::Failover => pb::Pool::Failover,
+    };
+    pb::ServiceRecord {
+        active: active.into(),
+        since_ms: to_ms(record.since),
+    }
+    .encode_to_vec()
+}
+
+pub(super) fn decode_service(bytes: &[u8]) -> Option<ServiceRecord> {
+    let record = pb::ServiceRecord::decode(bytes).ok()?;
+    Some(ServiceRecord {
+        active: match record.active() {
+            pb::Pool::Unspecified => return None,
+            pb::Pool::Primary => Pool::Primary,
+            pb::Pool::Failover => Pool::Failover,
+        },
+        since: from_ms(record.since_ms)?,
+    })
 }
 
 /// `service address:port`
@@ -114,6 +139,10 @@ mod tests {
             key,
         };
         assert_eq!(decode_endpoint(&encode_endpoint(&endpoint)), Some(endpoint));
+        for active in [Pool::Primary, Pool::Failover] {
+            let service = ServiceRecord { active, since };
+            assert_eq!(decode_service(&encode_service(&service)), Some(service));
+        }
         let key = (Name::new("shop").unwrap(), "[::1]:80".parse().unwrap());
         assert_eq!(decode_endpoint_key(&encode_endpoint_key(&key)), Some(key));
     }
@@ -126,6 +155,7 @@ mod tests {
             None,
             "a record without a verdict says nothing"
         );
+        assert_eq!(decode_service(b""), None);
         assert_eq!(decode_endpoint_key("shop"), None);
     }
 }

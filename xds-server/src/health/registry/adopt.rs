@@ -6,16 +6,17 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vitals_prober::tally::{Tally, Verdict};
-use vitals_prober::target::{StateKey, Target};
+use vitals_prober::target::{Names, StateKey, Target};
 
+use super::ballots::Watch;
 use super::{
-    Change, Counts, EndpointRecord, Leaving, MAX_HOLD, Member, Records, Registry, Scope,
-    ServiceState, TargetRecord, Watch,
+    Change, Counts, EMBEDDED_VANTAGE, EndpointRecord, Leaving, MAX_HOLD, Member, Records, Registry,
+    Scope, ServiceState, TargetRecord,
 };
-use crate::health::Now;
+use crate::health::{Now, Pool};
 use crate::model::{AdminState, Model, Name, Service};
 use crate::plan::{Plan, PlannedTarget};
 
@@ -23,24 +24,65 @@ use crate::plan::{Plan, PlannedTarget};
 struct Known {
     probed: bool,
     published: Option<EndpointRecord>,
+    before_turn: Option<Box<(EndpointRecord, Instant)>>,
 }
 
 impl Registry {
     /// Takes a model: keeps what its state keys still stand for, seeds what is new, lets go of what is gone. Gives the
     /// whole set of targets for the engine. Every service is touched.
     pub fn set_model(&mut self, model: &Model, now: Now) -> Vec<Target> {
-        let Plan { targets, mut keys } = Plan::new(model);
+        let Plan {
+            mut targets,
+            mut keys,
+            canaries,
+        } = Plan::new(model);
         let mut remembered = std::mem::take(&mut self.remembered);
         self.drop_missing_services(model);
         for service in model.services.values() {
             let keys = keys.remove(&service.name).unwrap_or_default();
             self.set_service(service, keys, &mut remembered, now);
         }
+        let addresses = canaries.iter().map(|(key, canary)| (canary.address, *key));
+        let ended = self.guards.set_policies(model, &addresses.collect());
+        self.guard_events.extend(ended);
+        for (key, canary) in canaries {
+            targets.entry(key).or_insert_with(|| PlannedTarget {
+                address: canary.address,
+                names: Names::new(&canary.check, None, canary.address),
+                check: canary.check,
+                places: Vec::new(),
+            });
+        }
+        for state in self.services.values_mut() {
+            state.policy = self.guards.of(&state.service);
+        }
+        self.assigned.retain(|key, _| targets.contains_key(key));
         let targets = self.set_watches(targets, &mut remembered, now);
+        self.set_scopes(now);
         self.forget(remembered);
         let all = |name: &Name| (name.clone(), Scope::All);
         self.touched = model.services.keys().map(all).collect();
         targets
+    }
+
+    /// Says who judges: the target `of`, or all that are not assigned by themselves. A vote of one that is assigned no
+    /// more is gone. What the embedded prober is to probe follows with the next model.
+    pub fn assign(&mut self, vantages: Arc<[Arc<str>]>, of: Option<StateKey>, now: Now) {
+        match of {
+            Some(key) => drop(self.assigned.insert(key, vantages)),
+            None => self.vantages = vantages,
+        }
+        for (key, watch) in &mut self.watches {
+            let assigned = self.assigned.get(key).unwrap_or(&self.vantages);
+            watch.reassign(assigned, now);
+            super::touch(&mut self.touched, &watch.places);
+        }
+        self.set_scopes(now);
+    }
+
+    fn set_scopes(&mut self, now: Now) {
+        let happened = self.guards.set_scopes(&self.services, &self.watches, now);
+        self.happened(happened);
     }
 
     fn drop_missing_services(&mut self, model: &Model) {
@@ -76,6 +118,16 @@ impl Registry {
             .or_insert_with(|| ServiceState::new(service));
         let mut known: HashMap<SocketAddr, Known> = state.take_members().collect();
         state.announce_removals(service, &mut known, now);
+        let remembered_pool = remembered.services.remove(name);
+        if service.failover.is_some() {
+            if let Some(record) = remembered_pool.filter(|_| !state.routed) {
+                state.active = record.active;
+                state.routed_since = Some(record.since);
+            }
+        } else if state.service.failover.is_some() || remembered_pool.is_some() {
+            state.active = Pool::Primary;
+            self.changes.push(Change::Service(name.clone(), None));
+        }
         state.service = Arc::clone(service);
         let mut any_heard_of = false;
         let mut members = Vec::with_capacity(keys.len());
@@ -86,8 +138,11 @@ impl Registry {
                 let leaving = state.leaving.remove(&address);
                 let known = known.remove(&address);
                 let probed_before = known.as_ref().is_some_and(|known| known.probed);
-                let published = known
-                    .and_then(|known| known.published)
+                let (published, before_turn) = match known {
+                    Some(known) => (known.published, known.before_turn),
+                    None => (None, None),
+                };
+                let published = published
                     .or(leaving.and_then(|leaving| leaving.published))
                     .or_else(|| remembered.endpoints.remove(&(name.clone(), address)));
                 let mut member = Member {
@@ -95,6 +150,7 @@ impl Registry {
                     endpoint: at,
                     key: keys.next().flatten(),
                     published,
+                    before_turn,
                 };
                 if endpoint.state == AdminState::Stopped {
                     // What a machine was before it was stopped says nothing of it when it runs again.
@@ -135,9 +191,10 @@ impl Registry {
         let previous = self.published_by_key();
         let mut targets = Vec::with_capacity(planned.len());
         let watches = planned.into_iter().map(|(key, planned)| {
-            let mut watch = before.remove(&key).unwrap_or_else(|| {
+            let assigned = self.assigned.get(&key).unwrap_or(&self.vantages);
+            let ours = || {
                 let record = remembered.targets.remove(&key);
-                let record = record.unwrap_or_else(|| TargetRecord {
+                record.unwrap_or_else(|| TargetRecord {
                     tally: previous
                         .get(&key)
                         .copied()
@@ -145,26 +202,22 @@ impl Registry {
                         .state(),
                     since: now.wall,
                     reason: None,
-                });
-                Watch {
-                    check: Arc::clone(&planned.check),
-                    places: Box::default(),
-                    pulse: Arc::default(),
-                    waiting_since: now.wall,
-                    fresh: true,
-                    record,
-                    times: None,
-                }
-            });
+                })
+            };
+            let mut watch = before
+                .remove(&key)
+                .unwrap_or_else(|| Watch::new(&planned.check, assigned, ours, now));
             watch.places = planned.places.into();
-            targets.push(Target {
-                key,
-                address: planned.address,
-                names: planned.names,
-                check: planned.check,
-                seed: Tally::restore(watch.record.tally),
-                pulse: Arc::clone(&watch.pulse),
-            });
+            if let Some(ballot) = watch.ballot(EMBEDDED_VANTAGE) {
+                targets.push(Target {
+                    key,
+                    address: planned.address,
+                    names: planned.names,
+                    check: planned.check,
+                    seed: Tally::restore(ballot.record.tally),
+                    pulse: Arc::clone(&ballot.pulse),
+                });
+            }
             (key, watch)
         });
         // Collected, not inserted one by one: that leaves no half-empty nodes.
@@ -195,6 +248,9 @@ impl Registry {
         let endpoints = unclaimed.endpoints.into_keys();
         self.changes
             .extend(endpoints.map(|key| Change::Endpoint(key, None)));
+        let services = unclaimed.services.into_keys();
+        self.changes
+            .extend(services.map(|name| Change::Service(name, None)));
     }
 }
 
@@ -206,6 +262,10 @@ impl ServiceState {
             members: Vec::new(),
             leaving: BTreeMap::new(),
             counts: Counts::default(),
+            policy: None,
+            active: Pool::Primary,
+            routed_since: None,
+            routed: false,
             hold_until: None,
             doubt_reported: false,
             view: Arc::default(),
@@ -223,6 +283,7 @@ impl ServiceState {
             let known = Known {
                 probed: member.key.is_some(),
                 published: member.published,
+                before_turn: member.before_turn,
             };
             Some((endpoint.address, known))
         })

@@ -6,7 +6,8 @@
 //! ```text
 //! scope ─► judge each: votes → published, counts ─► of the service: held? in doubt? ─► view of each ─► transitions
 //!                                                       │ changed: the unjudged too ▲
-//!                                                       └───────────────────────────┘
+//!                                                       ├───────────────────────────┘
+//!                                                       └─► which pool takes traffic ─► rerouting
 //! ```
 
 use std::collections::HashMap;
@@ -17,13 +18,15 @@ use vitals_prober::outcome::Times;
 use vitals_prober::tally::Verdict;
 use vitals_prober::target::StateKey;
 
-use super::{Change, Counts, EndpointRecord, Member, Scope, ServiceState};
-use crate::health::quorum::{self, Decision, Vote};
+use super::{Change, Counts, EndpointRecord, Member, Scope, ServiceRecord, ServiceState};
+use crate::health::failover::{self, Choice};
+use crate::health::guard::Abstention;
+use crate::health::quorum::{self, Decision, Kept, Vote};
 use crate::health::{
-    DetailedStatus, EdsStatus, EndpointView, Now, Pool, Routing, Rule, ServiceView, Transition,
-    VoteView,
+    DetailedStatus, EdsStatus, EndpointView, Now, Pool, Rerouting, Routing, Rule, ServiceView,
+    Transition, VoteView,
 };
-use crate::model::{AdminState, Backend, Endpoint, Service};
+use crate::model::{AdminState, Backend, Endpoint, Name, Service};
 
 /// What came of evaluating one service.
 #[derive(Debug, Default)]
@@ -33,9 +36,12 @@ pub(super) struct Evaluation {
     pub(super) benefit_of_doubt: bool,
     pub(super) newly_pinned: usize,
     pub(super) unpinned: bool,
+    /// How many are pinned, where that has changed.
+    pub(super) pinned_now: Option<usize>,
     /// Whether the fleet may be told something else than before.
     pub(super) serves_otherwise: bool,
     pub(super) evaluated: usize,
+    pub(super) rerouted: Option<Rerouting>,
 }
 
 /// What the votes say of one endpoint, before the operator's word and the first-word rules.
@@ -47,7 +53,11 @@ struct Judged<'m> {
     verdict: Option<Verdict>,
     rule: Rule,
     votes: Vec<VoteView>,
+    deciding: Option<usize>,
 }
+
+/// How a member counts: its pool, whether it is healthy, whether it was never judged.
+type Counted = (Pool, bool, bool);
 
 /// A member's backend and endpoint in the model.
 fn found<'m>(service: &'m Service, member: &Member) -> Option<(&'m Backend, &'m Endpoint)> {
@@ -64,8 +74,9 @@ impl ServiceState {
     pub(super) fn evaluate(
         &mut self,
         scope: &Scope,
-        votes: impl Fn(&StateKey) -> Option<VoteView>,
-        times: impl Fn(&StateKey) -> Option<Times>,
+        votes: impl Fn(&StateKey) -> Vec<VoteView>,
+        times: impl Fn(&StateKey, &str) -> Option<Times>,
+        abstaining: &[Arc<Abstention>],
         now: Now,
     ) -> Evaluation {
         let mut evaluation = Evaluation::default();
@@ -81,27 +92,36 @@ impl ServiceState {
             }
             Scope::Members(members) => {
                 for &member in members {
-                    let (healthy, unjudged) = self.counted(member, &service);
-                    self.counts.healthy -= usize::from(healthy);
-                    self.counts.unjudged -= usize::from(unjudged);
+                    if let Some((pool, healthy, unjudged)) = self.counted(member, &service) {
+                        let counts = self.counts.pools.of_mut(pool);
+                        counts.healthy -= usize::from(healthy);
+                        counts.unjudged -= usize::from(unjudged);
+                        counts.counted -= 1;
+                    }
                     judged.extend(self.judge(member, &service, &votes, now, &mut evaluation));
                 }
             }
         }
         for judged in &judged {
-            let (healthy, unjudged) = self.counted(judged.member, &service);
-            self.counts.healthy += usize::from(healthy);
-            self.counts.unjudged += usize::from(unjudged);
+            if let Some((pool, healthy, unjudged)) = self.counted(judged.member, &service) {
+                let counts = self.counts.pools.of_mut(pool);
+                counts.healthy += usize::from(healthy);
+                counts.unjudged += usize::from(unjudged);
+                counts.counted += 1;
+            }
         }
 
         let held_before = self.view.held;
         let held = self.decide_hold(now, &mut evaluation);
-        let others_first = self.counts.healthy > 0 || held;
+        let others_first = self.counts.pools.healthy() > 0 || held;
         if others_first != self.others_first {
             self.others_first = others_first;
             // Whoever was never judged is shown otherwise now. Judging again changes nothing of what is published.
             for member in 0..self.members.len() {
-                if !scope.has(member) && self.counted(member, &service).1 {
+                let unjudged = self
+                    .counted(member, &service)
+                    .is_some_and(|counted| counted.2);
+                if !scope.has(member) && unjudged {
                     judged.extend(self.judge(member, &service, &votes, now, &mut evaluation));
                 }
             }
@@ -109,39 +129,91 @@ impl ServiceState {
         evaluation.evaluated = judged.len();
         evaluation.serves_otherwise |= held != held_before || some_left;
 
+        let choice = self.route(&service, now, &mut evaluation);
         let endpoints = match scope {
             Scope::All => self.all_views(judged, &times, now, &mut evaluation),
             Scope::Members(_) => self.some_views(judged, &times, now, &mut evaluation),
         };
         let pinned = self.counts.pinned;
         evaluation.newly_pinned = if pinned > pinned_before { pinned } else { 0 };
+        evaluation.pinned_now = (pinned != pinned_before).then_some(pinned);
         evaluation.unpinned = pinned_before > 0 && pinned == 0;
         self.view = Arc::new(ServiceView {
             held,
-            routing: Routing::default(),
+            routing: choice.routing,
+            why: choice.why,
+            since: self.routed_since,
+            pools: self.counts.pools,
+            pinned,
+            abstaining: abstaining.to_vec(),
             endpoints,
         });
         evaluation
     }
 
-    /// Whether a member counts among the healthy, and among the never judged.
-    fn counted(&self, member: usize, service: &Service) -> (bool, bool) {
-        let Some(member) = self.members.get(member) else {
-            return (false, false);
+    /// Which pool takes traffic, and whether all share it (semantics H2, H3, H6). What holds when the server starts is no
+    /// event.
+    fn route(&mut self, service: &Service, now: Now, evaluation: &mut Evaluation) -> Choice {
+        let choice = failover::choose(
+            service.failover.as_ref(),
+            service.when_all_unhealthy,
+            self.active,
+            &self.counts.pools,
+        );
+        let from = Routing {
+            active: self.active,
+            open: self.view.routing.open,
         };
-        let counts = found(service, member)
-            .is_some_and(|(backend, endpoint)| takes_requests(service, backend, endpoint));
+        let first = !std::mem::replace(&mut self.routed, true);
+        if choice.routing != from || first {
+            evaluation.serves_otherwise = true;
+        }
+        if choice.routing.active != from.active || (choice.routing != from && !first) {
+            self.routed_since = Some(now.wall);
+            evaluation.rerouted = Some(Rerouting {
+                service: service.name.clone(),
+                from,
+                to: choice.routing,
+                why: choice.why,
+            });
+        }
+        let since = *self.routed_since.get_or_insert(now.wall);
+        if choice.routing.active != from.active {
+            self.active = choice.routing.active;
+            let record = ServiceRecord {
+                active: self.active,
+                since,
+            };
+            let name: Name = service.name.clone();
+            evaluation.changes.push(Change::Service(name, Some(record)));
+        }
+        choice
+    }
+
+    /// The group of one of its endpoints, and what was published of it.
+    pub(super) fn published_of(&self, member: usize) -> Option<(&Name, Option<Verdict>)> {
+        let member = self.members.get(member)?;
+        let backend = self.service.backends.get(member.backend)?;
         let verdict = member.published.as_ref().map(|record| record.verdict);
-        (
-            counts && verdict == Some(Verdict::Healthy),
-            counts && verdict.is_none(),
-        )
+        Some((&backend.group.name, verdict))
+    }
+
+    /// How a member counts; `None` where it takes no new requests.
+    fn counted(&self, member: usize, service: &Service) -> Option<Counted> {
+        let member = self.members.get(member)?;
+        let (backend, endpoint) = found(service, member)?;
+        let verdict = member.published.as_ref().map(|record| record.verdict);
+        takes_requests(service, backend, endpoint).then(|| {
+            let healthy = verdict == Some(Verdict::Healthy);
+            (Pool::of(backend), healthy, verdict.is_none())
+        })
     }
 
     /// Design 5.3: whether the load assignment is held. Held also when some endpoints have failed and others have not been
     /// heard of: to answer then would be to say that all are down.
     fn decide_hold(&mut self, now: Now, evaluation: &mut Evaluation) -> bool {
-        let (any_healthy, any_unjudged) = (self.counts.healthy > 0, self.counts.unjudged > 0);
+        let pools = &self.counts.pools;
+        let (any_healthy, any_unjudged) = (pools.healthy() > 0, pools.unjudged() > 0);
         if any_healthy || !any_unjudged || self.hold_until.is_some_and(|until| until <= now.mono) {
             self.hold_until = None;
         }
@@ -156,7 +228,7 @@ impl ServiceState {
     fn all_views(
         &mut self,
         judged: Vec<Judged<'_>>,
-        times: impl Fn(&StateKey) -> Option<Times>,
+        times: impl Fn(&StateKey, &str) -> Option<Times>,
         now: Now,
         evaluation: &mut Evaluation,
     ) -> Vec<Arc<EndpointView>> {
@@ -169,16 +241,12 @@ impl ServiceState {
             .collect();
         let mut views = Vec::with_capacity(judged.len() + self.leaving.len());
         for judged in judged {
-            let key = judged.key;
+            let (key, deciding) = (judged.key, judged.deciding);
             let mut view = self.view_of(judged, now);
-            let times = || times(&key?);
-            self.compare(
-                old.get(&view.address).copied(),
-                &mut view,
-                times,
-                evaluation,
-            );
-            self.counts.pinned += usize::from(view.pinned);
+            let times = |vantage: &str| times(&key?, vantage);
+            let old = old.get(&view.address).copied();
+            self.compare(old, &mut view, deciding, times, evaluation);
+            self.counts.pinned += usize::from(view.pinned.is_some());
             views.push(Arc::new(view));
         }
         for (address, leaving) in &self.leaving {
@@ -193,10 +261,11 @@ impl ServiceState {
                 reason: None,
                 since: now.wall,
                 rule: Rule::Removed,
-                pinned: false,
+                pinned: None,
                 votes: Vec::new(),
             };
-            self.compare(old.get(address).copied(), &mut view, || None, evaluation);
+            let old = old.get(address).copied();
+            self.compare(old, &mut view, None, |_| None, evaluation);
             views.push(Arc::new(view));
         }
         views
@@ -206,22 +275,22 @@ impl ServiceState {
     fn some_views(
         &mut self,
         judged: Vec<Judged<'_>>,
-        times: impl Fn(&StateKey) -> Option<Times>,
+        times: impl Fn(&StateKey, &str) -> Option<Times>,
         now: Now,
         evaluation: &mut Evaluation,
     ) -> Vec<Arc<EndpointView>> {
         let mut views = self.view.endpoints.clone();
         for judged in judged {
-            let (member, key) = (judged.member, judged.key);
+            let (member, key, deciding) = (judged.member, judged.key, judged.deciding);
             let Some(place) = views.get_mut(member) else {
                 continue;
             };
             let mut view = self.view_of(judged, now);
-            let times = || times(&key?);
-            self.compare(Some(place), &mut view, times, evaluation);
+            let times = |vantage: &str| times(&key?, vantage);
+            self.compare(Some(place), &mut view, deciding, times, evaluation);
             evaluation.serves_otherwise |= view.status != place.status;
-            self.counts.pinned += usize::from(view.pinned);
-            self.counts.pinned -= usize::from(place.pinned);
+            self.counts.pinned += usize::from(view.pinned.is_some());
+            self.counts.pinned -= usize::from(place.pinned.is_some());
             *place = Arc::new(view);
         }
         let mut at = 0;
@@ -248,49 +317,37 @@ impl ServiceState {
         self.leaving.len() != before
     }
 
-    /// Votes → verdict (semantics V2–V4, V8), and what is published from it.
+    /// Votes → verdict (semantics V2–V5, V8), and what is published from it.
     fn judge<'m>(
         &mut self,
         member: usize,
         service: &'m Service,
-        votes: impl Fn(&StateKey) -> Option<VoteView>,
+        votes: impl Fn(&StateKey) -> Vec<VoteView>,
         now: Now,
         evaluation: &mut Evaluation,
     ) -> Option<Judged<'m>> {
         let state = self.members.get_mut(member)?;
         let (backend, endpoint) = found(service, state)?;
         let key = state.key;
-        let votes: Vec<VoteView> = key.iter().filter_map(votes).collect();
-        let ballots: Vec<Vote> = votes
-            .iter()
-            .map(|vote| Vote {
-                verdict: vote.verdict,
-                fresh: vote.fresh,
-            })
-            .collect();
-        let standing = state.published.as_ref().map(|record| record.verdict);
-        let (verdict, rule) = if service.check.is_none() {
-            (Some(Verdict::Healthy), Rule::NoCheck)
+        let votes = key.as_ref().map_or_else(Vec::new, votes);
+        let before = state.published.clone();
+        let (verdict, rule, deciding) = if service.check.is_none() {
+            (Some(Verdict::Healthy), Rule::NoCheck, None)
+        } else if !backend.by.probers {
+            (Some(Verdict::Healthy), Rule::EnvoysOnly, None)
         } else {
-            match quorum::majority(&ballots) {
-                Decision::Settled(verdict, rule) => (Some(verdict), rule),
-                // Too few votes or a tie on an endpoint that was never published: the votes that there are must do.
-                Decision::Keep(rule) => (
-                    standing.or(votes.iter().find_map(|vote| vote.verdict)),
-                    rule,
-                ),
-                Decision::Unjudged => (standing, Rule::PreviousCheck),
-            }
+            state.weigh(service, &votes, now)
         };
         if let Some(verdict) = verdict
             && endpoint.state != AdminState::Stopped
         {
-            let deciding = votes.iter().find(|vote| vote.verdict == Some(verdict));
-            if state.publish(verdict, deciding, now) {
-                let change = (service.name.clone(), endpoint.address);
-                let record = state.published.clone();
-                evaluation.changes.push(Change::Endpoint(change, record));
-            }
+            let deciding = deciding.and_then(|at| votes.get(at));
+            state.publish(verdict, deciding, now);
+        }
+        if state.published != before {
+            let change = (service.name.clone(), endpoint.address);
+            let record = state.published.clone();
+            evaluation.changes.push(Change::Endpoint(change, record));
         }
         Some(Judged {
             member,
@@ -300,6 +357,7 @@ impl ServiceState {
             verdict,
             rule,
             votes,
+            deciding,
         })
     }
 
@@ -312,7 +370,8 @@ impl ServiceState {
             verdict,
             rule,
             votes,
-            ..
+            deciding: _,
+            key: _,
         } = judged;
         let weight = self.service.weight_of(backend, endpoint);
         let member = self.members.get(member);
@@ -331,6 +390,9 @@ impl ServiceState {
             ),
             (AdminState::Active, Some(_), Some(_)) if rule == Rule::NoCheck => {
                 (Some(EdsStatus::Healthy), DetailedStatus::Disabled, rule)
+            }
+            (AdminState::Active, Some(_), Some(_)) if rule == Rule::EnvoysOnly => {
+                (Some(EdsStatus::Healthy), DetailedStatus::Unknown, rule)
             }
             (AdminState::Active, Some(_), Some(verdict)) => {
                 (Some(verdict.into()), verdict.into(), rule)
@@ -361,8 +423,8 @@ impl ServiceState {
             since: published
                 .filter(|_| by_verdict)
                 .map_or(now.wall, |record| record.since),
+            pinned: rule.is_pinned().then_some(now.wall),
             rule,
-            pinned: rule == Rule::Pinned,
             votes,
         }
     }
@@ -373,18 +435,30 @@ impl ServiceState {
         &self,
         before: Option<&EndpointView>,
         view: &mut EndpointView,
-        times: impl FnOnce() -> Option<Times>,
+        deciding: Option<usize>,
+        times: impl FnOnce(&str) -> Option<Times>,
         evaluation: &mut Evaluation,
     ) {
         let Some(before) = before else { return };
+        if view.pinned.is_some()
+            && let Some(pinned) = before.pinned
+        {
+            view.pinned = Some(pinned);
+            if let Rule::Pinned { since, .. } = &mut view.rule {
+                *since = pinned;
+            }
+        }
         if before.detailed == view.detailed {
             view.since = before.since;
             return;
         }
-        let deciding = view.votes.iter().find(|vote| {
-            vote.verdict
-                .is_some_and(|verdict| DetailedStatus::from(verdict) == view.detailed)
-        });
+        let by_verdict = |vote: &&VoteView| {
+            let verdict = vote.verdict.map(DetailedStatus::from);
+            verdict == Some(view.detailed)
+        };
+        let deciding = deciding
+            .and_then(|at| view.votes.get(at))
+            .filter(by_verdict);
         evaluation.transitions.push(Transition {
             service: self.service.name.clone(),
             group: view.group.name.clone(),
@@ -392,16 +466,100 @@ impl ServiceState {
             from: before.detailed,
             to: view.detailed,
             reason: deciding.and_then(|vote| vote.reason.clone()),
-            times: deciding.and_then(|_| times()),
+            times: deciding.and_then(|vote| times(&vote.vantage)),
             vantage: deciding.map(|vote| Arc::clone(&vote.vantage)),
-            rule: view.rule,
+            rule: view.rule.clone(),
         });
     }
 }
 
 impl Member {
-    /// Takes a verdict as the published one. Whether the record has changed by it.
-    fn publish(&mut self, verdict: Verdict, deciding: Option<&VoteView>, now: Now) -> bool {
+    /// What the votes come to for it: the verdict that stands then, by which rule, and which of the votes made it. `None`
+    /// is PROBING.
+    fn weigh(
+        &mut self,
+        service: &Service,
+        votes: &[VoteView],
+        now: Now,
+    ) -> (Option<Verdict>, Rule, Option<usize>) {
+        let mut ballots: Vec<Vote> = votes
+            .iter()
+            .map(|vote| Vote {
+                vantage: Arc::clone(&vote.vantage),
+                verdict: vote.verdict,
+                turned: vote.turned,
+                fresh: vote.fresh,
+                abstains: vote.abstains.is_some(),
+            })
+            .collect();
+        let standing = |member: &Self| member.published.as_ref().map(|record| record.verdict);
+        let kept = match quorum::decide(service.quorum, &ballots) {
+            Decision::Settled(verdict, rule) => {
+                let deciding = deciding(verdict, &rule, votes);
+                return (Some(verdict), rule, deciding);
+            }
+            Decision::Unjudged => return (standing(self), Rule::PreviousCheck, None),
+            Decision::Keep(kept) => kept,
+        };
+        // Semantics V5: what was published by the turns that brought a vantage into doubt is taken back.
+        let doubted = |vote: &&VoteView| {
+            let abstention = vote.abstains.as_ref();
+            abstention.is_some_and(|doubt| vote.turned.is_some_and(|at| doubt.undoes(at)))
+        };
+        let undone = votes
+            .iter()
+            .filter(doubted)
+            .filter_map(|vote| vote.abstains.as_ref())
+            .find(|abstention| self.undo(abstention));
+        let doubted = |vote: &VoteView| vote.abstains.clone().filter(|_| vote.fresh);
+        let rule = match (kept, undone.cloned()) {
+            (_, Some(abstention)) => Rule::Guarded(abstention),
+            (Kept::Tie { each }, None) => Rule::Tie { each },
+            (Kept::TooFew { fresh, assigned }, None) => match votes.iter().find_map(doubted) {
+                Some(abstention) => Rule::Guarded(abstention),
+                None => Rule::Pinned {
+                    fresh,
+                    assigned,
+                    since: now.wall,
+                },
+            },
+        };
+        if let Some(standing) = standing(self) {
+            return (Some(standing), rule, None);
+        }
+        // Never published, as an endpoint of a service that is new here: the last that enough vantages said, however long
+        // ago, is more than nothing.
+        for ballot in &mut ballots {
+            ballot.fresh = true;
+        }
+        match quorum::decide(service.quorum, &ballots) {
+            Decision::Settled(verdict, by) => {
+                let deciding = deciding(verdict, &by, votes);
+                let rule = match rule {
+                    Rule::Pinned {
+                        fresh, assigned, ..
+                    } => Rule::LastKnown { fresh, assigned },
+                    other => other,
+                };
+                (Some(verdict), rule, deciding)
+            }
+            Decision::Keep(_) | Decision::Unjudged => (None, rule, None),
+        }
+    }
+
+    /// Goes back to what was published before it ceased to be healthy, where that was by a turn that is in doubt. Whether
+    /// it was.
+    fn undo(&mut self, abstention: &Abstention) -> bool {
+        let turn = self.before_turn.take_if(|turn| abstention.undoes(turn.1));
+        let undone = turn.is_some();
+        if let Some(turn) = turn {
+            self.published = Some(turn.0);
+        }
+        undone
+    }
+
+    /// Takes a verdict as the published one.
+    fn publish(&mut self, verdict: Verdict, deciding: Option<&VoteView>, now: Now) {
         let before = self.published.as_ref();
         let changed = before.is_none_or(|record| record.verdict != verdict);
         let record = EndpointRecord {
@@ -421,10 +579,31 @@ impl Member {
                 None => before.and_then(|record| record.key),
             },
         };
-        let differs = before != Some(&record);
-        if differs {
-            self.published = Some(record);
+        if before == Some(&record) {
+            return;
         }
-        differs
+        let old = self.published.replace(record);
+        match old {
+            _ if verdict.is_healthy() => self.before_turn = None,
+            Some(old) if old.verdict.is_healthy() => {
+                self.before_turn = Some(Box::new((old, now.mono)));
+            }
+            _ => {}
+        }
     }
+}
+
+/// Which vote made the verdict: of those that count and say it, the one that turned last.
+fn deciding(verdict: Verdict, rule: &Rule, votes: &[VoteView]) -> Option<usize> {
+    let says = |vote: &VoteView| match rule {
+        Rule::Any { vantage, .. } => vote.vantage == *vantage,
+        _ => vote.verdict == Some(verdict),
+    };
+    let counts = |vote: &VoteView| vote.fresh && vote.abstains.is_none();
+    let mut votes: Vec<(usize, &VoteView)> = votes.iter().enumerate().collect();
+    votes.retain(|(_, vote)| says(vote));
+    let latest = votes
+        .iter()
+        .max_by_key(|(_, vote)| (counts(vote), vote.turned));
+    latest.map(|(at, _)| *at)
 }
