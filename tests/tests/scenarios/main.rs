@@ -12,6 +12,7 @@
 )]
 
 mod cli;
+mod envoys_own;
 mod failure;
 mod first_words;
 mod fleets;

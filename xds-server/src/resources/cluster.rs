@@ -49,6 +49,8 @@ pub fn cluster(service: &Service) -> Resource {
             update_merge_window: Some(duration(Duration::ZERO)),
             ..nested::CommonLbConfig::default()
         }),
+        outlier_detection: service.outlier_detection.clone(),
+        circuit_breakers: service.circuit_breakers.clone(),
         typed_extension_protocol_options: protocol_options(service.protocol)
             .map(|options| (HTTP_PROTOCOL_OPTIONS.into(), any(&options)))
             .into_iter()
@@ -78,4 +80,34 @@ fn protocol_options(protocol: Protocol) -> Option<HttpProtocolOptions> {
         )),
         ..HttpProtocolOptions::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use envoy_types::pb::google::protobuf::{Any, UInt32Value};
+    use prost::Message;
+
+    use super::*;
+    use crate::model::Name;
+
+    #[test]
+    fn a_cluster_carries_envoys_own_fields_of_its_service() {
+        let outlier_detection = pb::OutlierDetection {
+            consecutive_5xx: Some(UInt32Value { value: 3 }),
+            ..pb::OutlierDetection::default()
+        };
+        let circuit_breakers = pb::CircuitBreakers {
+            thresholds: vec![pb::circuit_breakers::Thresholds::default()],
+            ..pb::CircuitBreakers::default()
+        };
+        let service = Service {
+            outlier_detection: Some(outlier_detection.clone()),
+            circuit_breakers: Some(circuit_breakers.clone()),
+            ..Service::new(Name::new("shop").unwrap(), Protocol::Http)
+        };
+        let any = Any::decode(cluster(&service).any().clone()).unwrap();
+        let rendered = pb::Cluster::decode(&*any.value).unwrap();
+        assert_eq!(rendered.outlier_detection, Some(outlier_detection));
+        assert_eq!(rendered.circuit_breakers, Some(circuit_breakers));
+    }
 }
