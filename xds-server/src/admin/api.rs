@@ -11,7 +11,7 @@ use vitals_prober::outcome;
 use crate::ads::clients;
 use crate::health::rule::rfc3339;
 use crate::health::{
-    DetailedStatus, EndpointView, HealthView, Pool, Routing, ServiceView, VoteView,
+    DetailedStatus, EndpointView, HealthView, Pool, Routing, Rule, ServiceView, VoteView,
 };
 
 /// `/readyz`
@@ -227,13 +227,19 @@ fn service(name: &str, view: &ServiceView) -> Service {
     };
     let in_failover = |endpoint: &std::sync::Arc<EndpointView>| endpoint.pool == Pool::Failover;
     let has_failover = view.endpoints.iter().any(in_failover);
+    let status = service_status(view);
+    // What this server knows nothing of counts as healthy for it (H1), which would read like a finding here.
+    let rule = match status == DetailedStatus::Unknown.as_str() && !view.endpoints.is_empty() {
+        true => Rule::EnvoysOnly.to_string(),
+        false => view.why.to_string(),
+    };
     Service {
         service: name.into(),
-        status: service_status(view).into(),
+        status: status.into(),
         held: view.held,
         active_pool: view.routing.active.as_str().into(),
         open: view.routing.open,
-        rule: view.why.to_string(),
+        rule,
         since: view.since.map(rfc3339),
         primary: standing(Pool::Primary),
         failover: has_failover.then(|| standing(Pool::Failover)),
@@ -367,5 +373,58 @@ pub fn client(row: &clients::Client) -> Client {
         connected_at: rfc3339(row.connected_at),
         user_agent: row.user_agent.clone(),
         types: row.types.iter().map(of_type).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::failover::{Pools, Standing};
+
+    fn status(healthy: usize, unjudged: usize, counted: usize, held: bool) -> &'static str {
+        let pools = Pools {
+            primary: Standing {
+                healthy,
+                unjudged,
+                counted,
+            },
+            ..Pools::default()
+        };
+        let group = crate::model::EndpointGroup {
+            name: crate::model::Name::new("dc1").unwrap(),
+            kind: crate::model::GroupKind::GceVmIpPort,
+            locality: crate::model::Locality::default(),
+            endpoints: Vec::new(),
+        };
+        let endpoint = EndpointView {
+            group: std::sync::Arc::new(group),
+            address: "127.0.0.1:80".parse().unwrap(),
+            pool: Pool::Primary,
+            by: None,
+            weight: Some(1),
+            status: None,
+            detailed: DetailedStatus::Healthy,
+            reason: None,
+            since: std::time::UNIX_EPOCH,
+            rule: Rule::NoCheck,
+            pinned: None,
+            votes: Vec::new(),
+        };
+        service_status(&ServiceView {
+            held,
+            pools,
+            endpoints: vec![endpoint.into()],
+            ..ServiceView::default()
+        })
+    }
+
+    #[test]
+    fn s5_a_service_is_what_its_endpoints_allow() {
+        assert_eq!(service_status(&ServiceView::default()), "UNKNOWN");
+        assert_eq!(status(1, 0, 3, false), "HEALTHY");
+        assert_eq!(status(0, 0, 3, false), "UNHEALTHY");
+        assert_eq!(status(0, 1, 3, false), "PROBING");
+        assert_eq!(status(0, 3, 3, true), "PROBING");
+        assert_eq!(status(0, 0, 0, false), "DRAINING");
     }
 }

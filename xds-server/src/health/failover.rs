@@ -174,7 +174,7 @@ impl fmt::Display for Why {
                 f,
                 "H2 {healthy} of {of} primaries healthy, failed over until {}",
                 match *back_at > 0.0 {
-                    true => format!("{back_at} of them are"),
+                    true => format!("their share is {back_at}"),
                     false => "one is".into(),
                 }
             ),

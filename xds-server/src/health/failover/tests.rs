@@ -180,7 +180,7 @@ fn every_choice_says_why_in_words_with_its_counts() {
         ),
         (
             say(policy(0.5, 0.75), Pool::Failover, pools((2, 4), (1, 1))),
-            "H2 2 of 4 primaries healthy, failed over until 0.75 of them are",
+            "H2 2 of 4 primaries healthy, failed over until their share is 0.75",
         ),
         (
             say(policy(0.0, 0.0), Pool::Primary, pools((0, 4), (1, 1))),

@@ -70,7 +70,7 @@ fn h2_traffic_goes_over_below_the_ratio_with_one_event_and_comes_back_at_the_oth
     };
     assert_eq!(
         event.why.to_string(),
-        "H2 1 of 2 primaries healthy, failed over until 1 of them are"
+        "H2 1 of 2 primaries healthy, failed over until their share is 1"
     );
     assert_eq!(bench.view("shop").since, Some(bench.now.wall));
     assert!(

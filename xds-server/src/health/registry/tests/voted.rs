@@ -316,13 +316,16 @@ fn results() -> impl Strategy<Value = ProbeResult> {
     prop::sample::select(ProbeResult::ALL.to_vec())
 }
 
-fn edits() -> impl Strategy<Value = fn(&mut Service)> {
-    prop::sample::select(vec![
-        (|_| {}) as fn(&mut Service),
-        |service| service.quorum = Quorum::All,
-        |service| service.quorum = Quorum::Share(0.3),
-        |service| service.quorum = Quorum::Any,
-    ])
+/// MAJORITY, ALL and a share, which know no order; then ANY.
+const EDITS: [fn(&mut Service); 4] = [
+    |_| {},
+    |service| service.quorum = Quorum::All,
+    |service| service.quorum = Quorum::Share(0.3),
+    |service| service.quorum = Quorum::Any,
+];
+
+fn edits(of: usize) -> impl Strategy<Value = fn(&mut Service)> {
+    prop::sample::select(EDITS[..of].to_vec())
 }
 
 fn all_of(edit: fn(&mut Service)) -> Bench {
@@ -336,7 +339,7 @@ proptest! {
     /// which it can change, and a report that comes again changes nothing.
     #[test]
     fn v1_v3_s7_a_status_changes_only_by_a_rule_and_never_by_a_duplicate(
-        edit in edits(), steps in prop::collection::vec((0u8..8, 0usize..4, results()), 0..60),
+        edit in edits(4), steps in prop::collection::vec((0u8..8, 0usize..4, results()), 0..60),
     ) {
         let mut bench = all_of(edit);
         let mut told: Vec<(usize, Report)> = Vec::new();
@@ -391,17 +394,11 @@ proptest! {
     /// Any order of the same last words ends in the same state.
     #[test]
     fn v2_the_order_in_which_votes_come_does_not_matter(
-        edit in edits(),
+        edit in edits(3),
         words in prop::collection::vec(results(), 4),
         orders in (Just(vec![0usize, 1, 2, 3]).prop_shuffle(), Just(vec![0usize, 1, 2, 3]).prop_shuffle()),
         twice in any::<bool>(),
     ) {
-        let quorum = {
-            let mut service = Service::new(Name::new("x").unwrap(), crate::model::Protocol::Http);
-            edit(&mut service);
-            service.quorum
-        };
-        prop_assume!(quorum != Quorum::Any);
         let end = |order: &[usize]| {
             let mut bench = all_of(edit);
             for &at in order {
