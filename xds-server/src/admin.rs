@@ -4,6 +4,7 @@
 //! `sources` say in what form) and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
 
 pub mod api;
+mod json;
 pub mod sources;
 
 use std::net::IpAddr;
@@ -16,6 +17,7 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use vitals_prober::clock;
 
 use crate::ads::clients::Clients;
 use crate::health::HealthView;
@@ -62,6 +64,7 @@ pub async fn serve(
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
+        .route("/v1/services", get(services))
         .route("/v1/endpoints", get(endpoints))
         .route("/v1/clients", get(clients))
         .route("/v1/sources", get(all_sources))
@@ -96,9 +99,14 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     }
 }
 
-async fn endpoints(State(admin): State<Admin>) -> Json<Vec<api::Endpoint>> {
+async fn endpoints(State(admin): State<Admin>) -> Response {
     let view = Arc::clone(&admin.health.borrow());
-    Json(api::endpoints(&view))
+    json::array(api::endpoints(&view, clock::now()))
+}
+
+async fn services(State(admin): State<Admin>) -> Json<Vec<api::Service>> {
+    let view = Arc::clone(&admin.health.borrow());
+    Json(api::services(&view))
 }
 
 async fn clients(State(admin): State<Admin>) -> Json<Vec<api::Client>> {

@@ -96,7 +96,7 @@ fn probers(
         };
         let ports = by_source.entry(from).or_default();
         let services = ports.entry(target.address.port()).or_default();
-        services.extend(target.services);
+        services.extend(target.places.into_iter().map(|place| place.service));
     }
     let row = |(address, ports): (Option<IpAddr>, Ports)| Source {
         kind: "PROBERS".into(),

@@ -62,7 +62,7 @@ fn of_other_family(source: IpAddr, model: &Model) -> Option<String> {
     for target in Plan::new(model).targets.into_values() {
         if target.address.is_ipv4() != source.is_ipv4() {
             endpoints += 1;
-            services.extend(target.services);
+            services.extend(target.places.into_iter().map(|place| place.service));
         }
     }
     let (ours, theirs) = match source {
