@@ -124,8 +124,8 @@ mod tests {
 
     #[tokio::test]
     async fn s7_a_log_that_is_stuck_holds_nobody_up_and_says_what_is_missing() {
-        let (open, gate) = std_mpsc::channel::<()>();
-        let (seen, lines) = std_mpsc::channel();
+        let (open, gate) = std_mpsc::sync_channel::<()>(0);
+        let (seen, lines) = std_mpsc::sync_channel(16);
         let mut journal = Journal::start_with(2, move |line| {
             // Stuck until the test opens the gate, which it does by dropping its side.
             assert!(gate.recv().is_err());
