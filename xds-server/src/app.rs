@@ -93,7 +93,11 @@ pub fn serve(args: ServeArgs) -> ExitCode {
 
 /// Reads a configuration; its errors go to stderr and make exit code 64. Warnings are the caller's to tell.
 pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded, ExitCode> {
-    config::load(paths).map_err(|errors| {
+    // The tree of a large file is many times the model. Memory that a thread has freed is the allocator's to give back
+    // when the thread ends; the main thread would sit on it as long as the server runs.
+    let loaded = std::thread::scope(|scope| scope.spawn(|| config::load(paths)).join());
+    let loaded = loaded.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    loaded.map_err(|errors| {
         for error in &errors {
             eprintln!("{error}");
         }

@@ -85,7 +85,8 @@ impl Plan {
                     address,
                     names,
                     check: Arc::clone(check),
-                    places: Vec::new(),
+                    // Most targets speak for one.
+                    places: Vec::with_capacity(1),
                 });
                 target.places.push(Place {
                     service: service.name.clone(),

@@ -426,3 +426,15 @@ impl State {
         Ok(fleets)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_publication_takes_the_longer_is_gathered_within_bounds() {
+        let after = |ms| window_after(Duration::from_millis(ms)).as_millis();
+        assert_eq!((after(1), after(50), after(400)), (20, 200, 500));
+        assert_eq!(after(900), 900, "half of the time is left in any case");
+    }
+}

@@ -1,8 +1,9 @@
-//! Due targets that wait for their start: regular slots first, then first probes.
+//! Due targets that wait for their start: regular slots and first probes, in turn.
 //!
 //! In: targets that are due and find no room. Out: who starts next. A regular slot says nothing any more when it starts too
 //! late; a first probe is better late than never (semantics S3, P16). So when a large configuration starts, whose first
-//! probes are due faster than they can be run, those wait for the slots that follow them, not the other way round.
+//! probes are due faster than they can be run, regular slots do not stand at the end of that queue. In turn, and not all
+//! regular slots first: under a small cap first probes could wait for ever.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -11,6 +12,8 @@ use std::time::Instant;
 pub(super) struct Waiting {
     regular: BTreeSet<(Instant, usize)>,
     first: BTreeSet<(Instant, usize)>,
+    /// Whose turn it is where both wait.
+    first_is_next: bool,
 }
 
 impl Waiting {
@@ -24,9 +27,9 @@ impl Waiting {
         self.regular.insert((due, index));
     }
 
-    /// Whether a regular slot waits.
-    pub(super) fn any_regular(&self) -> bool {
-        !self.regular.is_empty()
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.regular.is_empty() && self.first.is_empty()
     }
 
     /// Takes a target out. Whether it was there.
@@ -36,9 +39,14 @@ impl Waiting {
 
     /// Takes out who starts next: of each kind, who was due first.
     pub(super) fn pop(&mut self) -> Option<usize> {
-        let next = self.regular.pop_first();
-        next.or_else(|| self.first.pop_first())
-            .map(|(_, index)| index)
+        let first = !self.first.is_empty() && (self.first_is_next || self.regular.is_empty());
+        self.first_is_next = !first;
+        let queue = if first {
+            &mut self.first
+        } else {
+            &mut self.regular
+        };
+        queue.pop_first().map(|(_, index)| index)
     }
 
     /// Lets all of them go.
@@ -56,10 +64,11 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn p16_a_regular_slot_does_not_wait_for_first_probes_that_were_due_before_it() {
+    fn p16_a_regular_slot_does_not_wait_for_all_first_probes_that_were_due_before_it() {
         let now = clock::now();
         let at = |ms| now + Duration::from_millis(ms);
         let mut waiting = Waiting::default();
+        waiting.add_first(at(3), 3);
         waiting.add_first(at(2), 2);
         waiting.add_first(at(1), 1);
         waiting.add(at(9), 9);
@@ -67,7 +76,7 @@ mod tests {
         waiting.add(at(7), 7);
         assert!(waiting.remove(at(7), 7) && !waiting.remove(at(7), 7));
         let order: Vec<_> = std::iter::from_fn(|| waiting.pop()).collect();
-        assert_eq!(order, [8, 9, 1, 2]);
-        assert!(!waiting.any_regular());
+        assert_eq!(order, [8, 1, 9, 2, 3]);
+        assert!(waiting.is_empty());
     }
 }

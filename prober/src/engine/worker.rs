@@ -16,7 +16,7 @@
 //! ```text
 //! target:  RESTING ──due──► IN FLIGHT ──outcome──► RESTING
 //!             │ due, cap reached  ▲
-//!             └──────► WAITING ───┘ room (first probes wait for all others); or too late: LOCAL_LATE ──► RESTING
+//!             └──────► WAITING ───┘ room (first probes and others in turn); or too late: LOCAL_LATE ──► RESTING
 //! ```
 //!
 //! Not here: how the set of targets changes (`upkeep`), when a target is due (`schedule`), what a probe does (`probe`), how results are counted (`tally`).
@@ -234,7 +234,7 @@ impl Worker {
         left == 0 || first_left == 0 || room == 0
     }
 
-    /// Puts a target that is due for its first probe among the waiting ones, where regular slots overtake it.
+    /// Puts a target that is due for its first probe among the waiting ones, where regular slots may overtake it.
     fn await_first(&mut self, index: usize) -> bool {
         let entry = self.entries.get(index);
         let Some(entry) = entry.filter(|e| e.attempt.is_none() && e.schedule.is_first()) else {
@@ -303,7 +303,7 @@ impl Worker {
         let due = entry.schedule.due();
         let waits = self.waiting.remove(due, index);
         // One that has waited until now is too late, which `begin` says; one that finds others waiting goes behind.
-        let full = self.in_flight >= self.max_in_flight || self.waiting.any_regular();
+        let full = self.in_flight >= self.max_in_flight || !self.waiting.is_empty();
         if full && !waits {
             let late_from = entry
                 .schedule

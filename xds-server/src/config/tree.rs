@@ -345,8 +345,10 @@ impl<'t> Builder<'t, '_, '_> {
         };
         let value = match frame.open {
             Open::List(items) => Value::List(Rc::new(items)),
-            Open::Map(entries, _) => {
+            Open::Map(mut entries, _) => {
                 self.refuse_twins(&entries);
+                // Most maps are one endpoint: what they grew into is larger than what they hold.
+                entries.shrink_to_fit();
                 Value::Map(Rc::new(entries))
             }
         };

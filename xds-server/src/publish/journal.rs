@@ -32,17 +32,21 @@ pub(super) struct Journal {
 impl Journal {
     /// Begins to write, on a thread of its own.
     pub(super) fn start() -> Self {
-        let (lines, mut waiting) = mpsc::channel(ROOM);
+        Self::start_with(ROOM, |line| match line {
+            Line::Transition(transition) => log(&transition),
+            Line::Lost(transitions) => tracing::warn!(
+                transitions,
+                "the log was too slow: so many transitions are left out here"
+            ),
+        })
+    }
+
+    fn start_with(room: usize, mut put: impl FnMut(Line) + Send + 'static) -> Self {
+        let (lines, mut waiting) = mpsc::channel(room);
         // Ends when `lines` is dropped and all of them are written.
         let writer = tokio::task::spawn_blocking(move || {
             while let Some(line) = waiting.blocking_recv() {
-                match line {
-                    Line::Transition(transition) => log(&transition),
-                    Line::Lost(transitions) => tracing::warn!(
-                        transitions,
-                        "the log was too slow: so many transitions are left out here"
-                    ),
-                }
+                put(line);
             }
         });
         Self {
@@ -95,4 +99,56 @@ fn log(transition: &Transition) {
         rule = transition.rule.to_string(),
         "endpoint {} → {}", transition.from.as_str(), transition.to.as_str(),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as std_mpsc;
+
+    use super::*;
+    use crate::health::{DetailedStatus, Rule};
+    use crate::model::Name;
+
+    fn transition(port: u16) -> Transition {
+        Transition {
+            service: Name::new("shop").unwrap(),
+            group: Name::new("dc1").unwrap(),
+            address: ([127, 0, 0, 1], port).into(),
+            from: DetailedStatus::Probing,
+            to: DetailedStatus::Healthy,
+            reason: None,
+            times: None,
+            vantage: None,
+            rule: Rule::NoCheck,
+        }
+    }
+
+    #[tokio::test]
+    async fn s7_a_log_that_is_stuck_holds_nobody_up_and_says_what_is_missing() {
+        let (open, gate) = std_mpsc::sync_channel::<()>(0);
+        let (seen, lines) = std_mpsc::sync_channel(16);
+        let mut journal = Journal::start_with(2, move |line| {
+            // Stuck until the test opens the gate, which it does by dropping its side.
+            assert!(gate.recv().is_err());
+            drop(seen.send(line));
+        });
+        journal.write((1..=5).map(transition).collect());
+        drop(open);
+        while journal.lines.capacity() < 2 {
+            tokio::task::yield_now().await;
+        }
+        journal.write(vec![transition(6)]);
+        journal.close().await;
+        let mut ports = Vec::new();
+        let mut lost = 0;
+        for line in lines {
+            match line {
+                Line::Transition(transition) => ports.push(transition.address.port()),
+                Line::Lost(count) => lost += count,
+            }
+        }
+        assert!(lost >= 2, "there is room for two, and one is being written");
+        assert_eq!(u64::try_from(ports.len()).unwrap() + lost, 6);
+        assert!(ports.is_sorted() && ports.ends_with(&[6]), "{ports:?}");
+    }
 }

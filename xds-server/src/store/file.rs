@@ -22,8 +22,8 @@ const SERVICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("service
 /// The form of the tables. A file with another number is foreign.
 const FORMAT: u64 = 1;
 
-/// Of the file, kept in memory. All of it is read once, and written in small pieces after.
-const CACHE_BYTES: usize = 16 << 20;
+/// Of the file, kept in memory. All of it is read once, and written in small pieces after, so little of it is of use twice.
+const CACHE_BYTES: usize = 4 << 20;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! `cargo xtask bench probes --huge`: Vitals alone, with more endpoints than its peers are asked for.
 //!
-//! In: a [`Load`]. Out: lateness of the first round and after it, outcomes, CPU, memory beyond a server with one endpoint.
+//! In: a [`Load`]. Out: how soon all are healthy, lateness of the first round and after it, outcomes, CPU, memory beyond a server with one endpoint.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +15,9 @@ use super::sample::{self, lateness};
 use super::{WARM_UP, folder};
 use crate::bench::measure::{cpus, memory, mib, wait};
 use crate::bench::metrics::Page;
+
+/// How often the first round is looked at.
+const POLL: Duration = Duration::from_millis(200);
 
 pub(super) fn run(
     binaries: &Binaries,
@@ -36,10 +39,18 @@ pub(super) fn run(
     let start = Instant::now();
     let mut running = Running::start(Prober::Vitals, binaries, load, &folder(dir)?)?;
     let ready = start.elapsed().as_secs_f64();
-    wait(
-        load.interval + WARM_UP,
-        &mut [running.guard(), backends.guard(load.kind)],
-    )?;
+    let first_round = Instant::now() + load.interval + WARM_UP;
+    let mut all_healthy = None;
+    while Instant::now() < first_round {
+        let left = first_round - Instant::now();
+        wait(
+            left.min(POLL),
+            &mut [running.guard(), backends.guard(load.kind)],
+        )?;
+        if all_healthy.is_none() && running.healthy()? >= f64::from(load.endpoints) {
+            all_healthy = Some(start.elapsed().as_secs_f64());
+        }
+    }
     let nothing = Page::parse("");
     let warm = running.page()?.unwrap_or_else(|| Page::parse(""));
     let sample = sample::take(&mut running, backends, load.kind, period, alone)?;
@@ -64,6 +75,11 @@ pub(super) fn run(
     );
     let line = |name: &str, value: String| println!("{name:<24}{value}");
     line("ready after", format!("{ready:.1} s"));
+    let all_healthy = all_healthy.map_or_else(
+        || "not in the first round".into(),
+        |seconds| format!("{seconds:.1} s"),
+    );
+    line("all healthy after", all_healthy);
     line("probes per second", format!("{:.0}", sample.per_second()));
     line("lateness, first round", late(&nothing, &warm));
     line("lateness, then", late(&warm, &end));
