@@ -40,13 +40,13 @@ pub struct Source {
 /// A port that a source connects to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Destination {
-    /// PROBES or TRAFFIC.
+    /// PROBES or TRAFFIC; an Envoy probes where `probing.by` has ENVOYS.
     pub purpose: String,
     /// TCP: so far nothing goes over another transport.
     pub protocol: String,
     /// The endpoints' port.
     pub port: u16,
-    /// The services whose endpoints have it.
+    /// The services whose endpoints have it; none for the canaries of a guard.
     pub services: Vec<String>,
 }
 
@@ -61,19 +61,19 @@ pub(super) fn sources(
     local: impl FnMut(IpAddr) -> Option<IpAddr>,
 ) -> Vec<Source> {
     let mut rows = probers(model, fixed, local);
-    let mut traffic = BTreeMap::new();
+    let mut by_fleet: BTreeMap<Name, Vec<Destination>> = BTreeMap::new();
     rows.extend(clients.iter().map(|client| {
         let fleet = client.fleet.as_ref();
-        let ports = fleet.map(|fleet| {
-            let ports = traffic.entry(fleet.clone());
-            &*ports.or_insert_with(|| ports_of(model, fleet))
+        let destinations = fleet.map(|fleet| {
+            let known = by_fleet.entry(fleet.clone());
+            &*known.or_insert_with(|| of_fleet(model, fleet))
         });
         Source {
             kind: "ENVOYS".into(),
             name: client.node_id.clone(),
             fleet: fleet.map(Name::to_string),
             address: client.peer.map(|peer| peer.ip().to_canonical()),
-            destinations: ports.map_or_else(Vec::new, |ports| destinations("TRAFFIC", ports)),
+            destinations: destinations.cloned().unwrap_or_default(),
         }
     }));
     rows
@@ -86,8 +86,16 @@ fn probers(
 ) -> Vec<Source> {
     let mut chosen: BTreeMap<IpAddr, Option<IpAddr>> = BTreeMap::new();
     let mut by_source: BTreeMap<Option<IpAddr>, Ports> = BTreeMap::new();
-    for target in Plan::new(model).targets.into_values() {
-        let to = target.address.ip();
+    let plan = Plan::new(model);
+    let targets = plan.targets.into_values().map(|target| {
+        let services = target.places.into_iter().map(|place| place.service);
+        (target.address, services.collect())
+    });
+    // A canary speaks for no service.
+    let canaries = plan.canaries.into_values();
+    let canaries = canaries.map(|canary| (canary.address, Vec::new()));
+    for (address, of) in targets.chain(canaries) {
+        let to = address.ip();
         let from = match fixed {
             // An endpoint of the other family cannot be probed from there.
             Some(fixed) if fixed.is_ipv4() != to.is_ipv4() => None,
@@ -95,8 +103,8 @@ fn probers(
             None => *chosen.entry(to).or_insert_with(|| local(to)),
         };
         let ports = by_source.entry(from).or_default();
-        let services = ports.entry(target.address.port()).or_default();
-        services.extend(target.places.into_iter().map(|place| place.service));
+        let services = ports.entry(address.port()).or_default();
+        services.extend(of);
     }
     let row = |(address, ports): (Option<IpAddr>, Ports)| Source {
         kind: "PROBERS".into(),
@@ -108,20 +116,30 @@ fn probers(
     by_source.into_iter().map(row).collect()
 }
 
-/// Where the Envoys of a fleet send traffic to.
-fn ports_of(model: &Model, fleet: &Name) -> Ports {
-    let mut ports = Ports::new();
+/// Where the Envoys of a fleet send traffic, and the checks that they run themselves (semantics H7).
+fn of_fleet(model: &Model, fleet: &Name) -> Vec<Destination> {
+    let (mut probes, mut traffic) = (Ports::new(), Ports::new());
     let fleet = model.fleets.iter().find(|known| known.name == *fleet);
     let told = fleet.into_iter().flat_map(|fleet| &fleet.services);
     for service in told.filter_map(|name| model.services.get(name)) {
-        for address in service.addresses() {
-            let services = ports.entry(address.port()).or_default();
-            if !services.contains(&service.name) {
-                services.insert(service.name.clone());
+        for (backend, endpoint) in service.endpoints() {
+            add(&mut traffic, endpoint.address.port(), &service.name);
+            if let Some(named) = service.check.as_ref().filter(|_| backend.by.envoys) {
+                let port = endpoint.probe_address(&named.check).port();
+                add(&mut probes, port, &service.name);
             }
         }
     }
-    ports
+    let mut all = destinations("PROBES", &probes);
+    all.extend(destinations("TRAFFIC", &traffic));
+    all
+}
+
+fn add(ports: &mut Ports, port: u16, service: &Name) {
+    let services = ports.entry(port).or_default();
+    if !services.contains(service) {
+        services.insert(service.clone());
+    }
 }
 
 fn destinations(purpose: &str, ports: &Ports) -> Vec<Destination> {
@@ -165,9 +183,11 @@ backendServices:
 - { name: a, protocol: HTTP, healthCheck: web, backends: [{ group: g }], probing: { by: [PROBERS] } }
 - { name: b, protocol: HTTP, healthCheck: side, backends: [{ group: g }], probing: { by: [PROBERS] } }
 - { name: c, protocol: HTTP, healthCheck: web, backends: [{ group: six }], probing: { by: [PROBERS] } }
+- { name: d, protocol: TCP, healthCheck: side, backends: [{ group: g }], probing: { by: [ENVOYS] } }
+- { name: e, protocol: HTTP, healthCheck: web, backends: [{ group: g }], probing: { by: [PROBERS], guard: { canaries: ['192.0.2.9:53'] } } }
 - { name: unprobed, protocol: TCP, backends: [{ group: six }] }
 fleets:
-- { name: edge, services: [a, c, unprobed] }
+- { name: edge, services: [a, c, d, unprobed] }
 ";
 
     fn model() -> Model {
@@ -206,11 +226,11 @@ fleets:
             text(&sources(&model(), None, &[], routes)),
             [
                 "PROBERS embedded -: TCP/80=c",
-                "PROBERS embedded 10.0.0.1: TCP/80=a TCP/9000=b",
-                "PROBERS embedded 172.16.0.1: TCP/81=a TCP/9000=b",
+                "PROBERS embedded 10.0.0.1: TCP/53= TCP/80=a+e TCP/9000=b",
+                "PROBERS embedded 172.16.0.1: TCP/81=a+e TCP/9000=b",
             ]
         );
-        assert_eq!(asked.len(), 3, "each address once: {asked:?}");
+        assert_eq!(asked.len(), 4, "each address once: {asked:?}");
     }
 
     #[test]
@@ -221,7 +241,7 @@ fleets:
             text(&rows),
             [
                 "PROBERS embedded -: TCP/80=c",
-                "PROBERS embedded 10.0.0.9: TCP/80=a TCP/81=a TCP/9000=b",
+                "PROBERS embedded 10.0.0.9: TCP/53= TCP/80=a+e TCP/81=a+e TCP/9000=b",
             ]
         );
         assert!(
@@ -257,7 +277,7 @@ fleets:
         assert_eq!(
             rows[rows.len() - 2..],
             [
-                "ENVOYS e1 10.1.0.1: TCP/80=a+c+unprobed TCP/81=a",
+                "ENVOYS e1 10.1.0.1: TCP/9000=d TCP/80=a+c+d+unprobed TCP/81=a+d",
                 "ENVOYS e2 10.1.0.2: "
             ]
         );
