@@ -23,6 +23,7 @@ mod adopt;
 mod ballots;
 mod evaluate;
 mod guards;
+mod member;
 mod reasons;
 #[cfg(test)]
 mod tests;

@@ -257,8 +257,8 @@ proptest! {
         }
         let before = verdict(quorum, &votes);
         let mut votes = votes;
-        let judged = votes.iter_mut().filter(|vote| vote.verdict.is_some());
-        if let Some(vote) = judged.skip(which).next() {
+        let mut judged = votes.iter_mut().filter(|vote| vote.verdict.is_some());
+        if let Some(vote) = judged.nth(which) {
             vote.verdict = H;
         }
         if before == H {
