@@ -14,8 +14,9 @@
 //! Not here: what any of it means. Health is `health`'s, form is `resources`'s.
 
 mod assemble;
+mod rendering;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,13 +24,12 @@ use tokio::sync::{mpsc, watch};
 use vitals_prober::clock;
 use vitals_prober::engine::{Engine, Report};
 
-use self::assemble::{Rendered, assemble};
+use self::rendering::Rendering;
 use crate::health::registry::{Registry, Update};
-use crate::health::{HealthView, Now, ServiceView, Transition};
+use crate::health::{HealthView, Now, Transition};
 use crate::metrics::Metrics;
-use crate::model::{Fleet, ListenerKind, Model, Name, Protocol};
-use crate::resources;
-use crate::snapshot::{DanglingReference, FleetSnapshot, Resource, Snapshot};
+use crate::model::{Model, Name};
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 
 /// How long further changes are gathered after one went out, at least; where rendering takes long, four times as long.
@@ -70,7 +70,7 @@ pub async fn run(
     mut reports: mpsc::Receiver<Report>,
     outputs: Outputs,
 ) {
-    let mut state = State::default();
+    let mut rendering = Rendering::default();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut batch = Vec::with_capacity(BATCH);
@@ -91,8 +91,8 @@ pub async fn run(
                 let Some(model) = model else { break };
                 let targets = publisher.registry.set_model(&model, now());
                 publisher.engine.set_targets(targets);
-                log_differences(&state.model, &model);
-                state.set_model(model);
+                log_differences(rendering.model(), &model);
+                rendering.set_model(model);
             }
             received = reports.recv_many(&mut batch, BATCH), if probing => {
                 if received == 0 {
@@ -109,7 +109,7 @@ pub async fn run(
             }
             () = sleep_until(wake_at) => publisher.registry.tick(now()),
         }
-        if !publisher.registry.is_touched() && !state.model_is_new {
+        if !publisher.registry.is_touched() && !rendering.model_is_new() {
             continue;
         }
         let moment = clock::now();
@@ -118,7 +118,7 @@ pub async fn run(
             continue;
         }
         let update = publisher.registry.update(now());
-        publish(&publisher, &mut state, update, oldest, &outputs);
+        publish(&publisher, &mut rendering, update, oldest, &outputs);
         caused_at = None;
         // A service of very many endpoints takes long to render; reports must still be read and deadlines met meanwhile.
         let took = clock::now().saturating_duration_since(moment);
@@ -153,7 +153,7 @@ fn now() -> Now {
 
 fn publish(
     publisher: &Publisher,
-    state: &mut State,
+    rendering: &mut Rendering,
     mut update: Update,
     caused_at: Instant,
     outputs: &Outputs,
@@ -165,9 +165,9 @@ fn publish(
     let view = publisher.registry.view();
     publisher
         .metrics
-        .set_endpoints(&view, &update.services, state.model_is_new);
-    if state.render(&update.services, &view) {
-        match state.assemble() {
+        .set_endpoints(&view, &update.services, rendering.model_is_new());
+    if rendering.render(&update.services, &view) {
+        match rendering.assemble() {
             Ok(fleets) => drop(
                 outputs
                     .snapshots
@@ -275,113 +275,5 @@ fn log_differences(before: &Model, after: &Model) {
         tracing::warn!(
             "the configuration has no fleet: every Envoy is refused, and keeps what it has"
         );
-    }
-}
-
-/// What was rendered last.
-#[derive(Debug, Default)]
-struct State {
-    model: Arc<Model>,
-    rendered: BTreeMap<Name, Rendered>,
-    /// Listeners and routes by fleet.
-    listeners: BTreeMap<Name, Vec<Arc<Resource>>>,
-    /// What the fleets were served last.
-    fleets: Vec<Arc<FleetSnapshot>>,
-    /// Whether the model has not been served yet.
-    model_is_new: bool,
-}
-
-impl State {
-    /// Takes a model. Clusters, listeners and routes depend on it alone; load assignments follow with the next `render`.
-    fn set_model(&mut self, model: Arc<Model>) {
-        self.rendered
-            .retain(|name, _| model.services.contains_key(name));
-        for (name, service) in &model.services {
-            let cluster = Arc::new(resources::cluster(service));
-            match self.rendered.get_mut(name) {
-                Some(rendered) => rendered.cluster = cluster,
-                None => {
-                    let assignment = Arc::new(resources::assignment(name, &ServiceView::default()));
-                    drop(self.rendered.insert(
-                        name.clone(),
-                        Rendered {
-                            cluster,
-                            assignment,
-                            held: true,
-                        },
-                    ));
-                }
-            }
-        }
-        let protocol_of = |name: &Name| {
-            model
-                .services
-                .get(name)
-                .map_or(Protocol::Http, |service| service.protocol)
-        };
-        self.listeners.clear();
-        for fleet in &model.fleets {
-            let of_fleet = self.listeners.entry(fleet.name.clone()).or_default();
-            for listener in &fleet.listeners {
-                of_fleet.push(Arc::new(resources::listener(listener)));
-                if let ListenerKind::Http(routes) = &listener.kind {
-                    of_fleet.push(Arc::new(resources::route_configuration(
-                        &listener.name,
-                        routes,
-                        protocol_of,
-                    )));
-                }
-            }
-        }
-        self.model = model;
-        self.model_is_new = true;
-    }
-
-    /// Renders the load assignments of these services. Says whether a stream can see any difference.
-    fn render(&mut self, services: &BTreeSet<Name>, view: &HealthView) -> bool {
-        let mut changed = std::mem::take(&mut self.model_is_new);
-        for name in services {
-            let (Some(rendered), Some(service)) =
-                (self.rendered.get_mut(name), view.services.get(name))
-            else {
-                continue;
-            };
-            let assignment = resources::assignment(name, service);
-            if rendered.held != service.held
-                || rendered.assignment.version() != assignment.version()
-            {
-                changed = true;
-                rendered.held = service.held;
-                rendered.assignment = Arc::new(assignment);
-            }
-        }
-        changed
-    }
-
-    /// What every fleet is served now.
-    fn assemble(&mut self) -> Result<Vec<Arc<FleetSnapshot>>, DanglingReference> {
-        let assemble = |fleet: &Arc<Fleet>| {
-            let before = self
-                .fleets
-                .iter()
-                .find(|before| *before.name() == fleet.name);
-            let listeners = self
-                .listeners
-                .get(&fleet.name)
-                .map_or(&[][..], Vec::as_slice);
-            let services = fleet
-                .services
-                .iter()
-                .filter_map(|name| self.rendered.get(name));
-            assemble(fleet, services, listeners, before.map(Arc::as_ref)).map(Arc::new)
-        };
-        let fleets: Vec<_> = self
-            .model
-            .fleets
-            .iter()
-            .map(assemble)
-            .collect::<Result<_, _>>()?;
-        self.fleets.clone_from(&fleets);
-        Ok(fleets)
     }
 }

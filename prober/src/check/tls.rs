@@ -35,6 +35,7 @@ pub struct TlsCheck {
 /// Root certificates of a check's own; equal when the certificates are the same.
 #[derive(Clone, Debug)]
 pub struct Roots {
+    pem: Arc<str>,
     store: Arc<RootCertStore>,
     hash: u128,
 }
@@ -68,6 +69,8 @@ impl Roots {
             return Err("it holds no certificate; certificates in PEM are expected".into());
         }
         Ok(Self {
+            // What stands between the certificates may be anything; the certificates themselves are ASCII.
+            pem: String::from_utf8_lossy(pem).into(),
             store: Arc::new(store),
             hash: hasher.digest128(),
         })
@@ -75,6 +78,12 @@ impl Roots {
 
     pub(crate) fn store(&self) -> &Arc<RootCertStore> {
         &self.store
+    }
+
+    /// The certificates as they were given, PEM.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
     }
 
     /// The hash of the certificates: the same for the same certificates in the same order.

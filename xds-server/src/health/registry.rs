@@ -137,6 +137,7 @@ struct Leaving {
     locality: Locality,
     pool: Pool,
     by: Option<ProbedBy>,
+    probe_address: Option<SocketAddr>,
     weight: Option<u32>,
 }
 

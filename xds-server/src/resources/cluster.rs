@@ -9,9 +9,11 @@ use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_optio
     ExplicitHttpConfig, UpstreamProtocolOptions, explicit_http_config::ProtocolConfig,
 };
 use envoy_types::pb::envoy::r#type::v3::Percent;
+use vitals_prober::check::{HealthCheck, Protocol as CheckProtocol};
 
-use super::{ads, any, duration};
-use crate::model::{LbPolicy, Protocol, Service};
+use super::health_check::health_check;
+use super::{ads, any, duration, transport};
+use crate::model::{LbPolicy, Protocol, Service, WhenAllUnhealthy};
 use crate::snapshot::{Resource, ResourceType};
 
 const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
@@ -19,7 +21,7 @@ const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProt
 /// Envoy's own default, written so that a reader of the cluster sees it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The Cluster of a service. It carries no `health_checks`: where only probers check, their verdict in EDS is the whole
+/// The Cluster of a service. Where only probers check it carries no `health_checks`: their verdict in EDS is the whole
 /// truth, and Envoy would AND its own with it (design 5.2).
 #[must_use]
 pub fn cluster(service: &Service) -> Resource {
@@ -30,6 +32,17 @@ pub fn cluster(service: &Service) -> Resource {
         LbPolicy::RingHash => nested::LbPolicy::RingHash,
         LbPolicy::Maglev => nested::LbPolicy::Maglev,
     };
+    let traffic = transport::of_service(service);
+    let named = service
+        .check
+        .as_ref()
+        .filter(|_| service.has_envoy_checks());
+    let check = named.and_then(|named| health_check(&named.check, traffic.as_ref()));
+    let (health_check, own_socket) = check
+        .map(|check| (check.health_check, check.socket))
+        .unzip();
+    let has_checks = health_check.is_some();
+    let protocol_options = protocol_options(service.protocol, named.map(|named| &*named.check));
     let message = pb::Cluster {
         name: service.name.as_str().into(),
         cluster_discovery_type: Some(nested::ClusterDiscoveryType::Type(
@@ -42,14 +55,23 @@ pub fn cluster(service: &Service) -> Resource {
         connect_timeout: Some(duration(CONNECT_TIMEOUT)),
         lb_policy: policy.into(),
         common_lb_config: Some(nested::CommonLbConfig {
-            // FAIL_CLOSED (design 5.5): with nothing healthy, nothing is served.
-            healthy_panic_threshold: Some(Percent { value: 0.0 }),
+            healthy_panic_threshold: Some(Percent {
+                value: panic_threshold(service),
+            }),
             // Envoy gathers health updates for a second by default, while which requests go on to a dead endpoint.
             // Vitals gathers them itself.
             update_merge_window: Some(duration(Duration::ZERO)),
             ..nested::CommonLbConfig::default()
         }),
-        typed_extension_protocol_options: protocol_options(service.protocol)
+        health_checks: health_check.into_iter().collect(),
+        transport_socket_matches: own_socket.flatten().into_iter().collect(),
+        transport_socket: traffic,
+        // Design 5.6: an endpoint that passes its check would otherwise outlive its removal.
+        ignore_health_on_host_removal: has_checks,
+        close_connections_on_host_health_failure: service.close_connections_on_unhealthy,
+        outlier_detection: service.outlier_detection.clone(),
+        circuit_breakers: service.circuit_breakers.clone(),
+        typed_extension_protocol_options: protocol_options
             .map(|options| (HTTP_PROTOCOL_OPTIONS.into(), any(&options)))
             .into_iter()
             .collect(),
@@ -60,8 +82,27 @@ pub fn cluster(service: &Service) -> Resource {
     Resource::new(ResourceType::Cluster, name, &message, references)
 }
 
-fn protocol_options(protocol: Protocol) -> Option<HttpProtocolOptions> {
+/// Design 5.5: 0 serves nothing while nothing is healthy (FAIL_CLOSED); 1 serves all then (FAIL_OPEN), and no sooner,
+/// because of the assignments' overprovisioning. With failover backends theirs is the word (semantics H3).
+fn panic_threshold(service: &Service) -> f64 {
+    let refuses = match service.failover {
+        Some(failover) => failover.drop_traffic_if_unhealthy,
+        None => service.when_all_unhealthy == WhenAllUnhealthy::FailClosed,
+    };
+    if refuses { 0.0 } else { 1.0 }
+}
+
+/// `check` is the one that Envoys run.
+fn protocol_options(
+    protocol: Protocol,
+    check: Option<&HealthCheck>,
+) -> Option<HttpProtocolOptions> {
+    let asks_grpc = check.is_some_and(|check| matches!(check.protocol(), CheckProtocol::Grpc(_)));
     let protocol = match protocol {
+        // Envoy refuses a gRPC check of a cluster without HTTP/2. Its TCP proxy does not look at this.
+        Protocol::Tcp | Protocol::Ssl if asks_grpc => {
+            ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default())
+        }
         Protocol::Http | Protocol::Https => {
             ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default())
         }
@@ -79,3 +120,6 @@ fn protocol_options(protocol: Protocol) -> Option<HttpProtocolOptions> {
         ..HttpProtocolOptions::default()
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,45 +1,62 @@
 //! A service's ClusterLoadAssignment: where its endpoints are, and how they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::endpoint::v3::{
     ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints,
-    cluster_load_assignment::Policy, lb_endpoint::HostIdentifier,
+    cluster_load_assignment::Policy, endpoint::HealthCheckConfig, lb_endpoint::HostIdentifier,
 };
 use envoy_types::pb::google::protobuf::{Struct, UInt32Value, Value, value::Kind};
 
+use vitals_prober::check::{HealthCheck, Protocol};
+use vitals_prober::target::Names;
+
 use super::address;
 use crate::health::{EdsStatus, EndpointView, ServiceView};
-use crate::model::{Locality, Name};
+use crate::model::{Locality, Service};
 use crate::snapshot::{Resource, ResourceType};
 
 /// Design 5.5: so high that one healthy endpoint holds all of its priority's traffic, and panic is judged only when none
 /// is healthy. (Envoy's default of 140 spills to the next priority, and panics, much sooner.)
 const OVERPROVISIONING_FACTOR: u32 = 10_000_000;
 
+/// Envoy's greatest priority.
+const MAX_PRIORITY: u32 = 127;
+
 /// The key under which Vitals leaves its endpoint metadata.
 const METADATA_KEY: &str = "vitals";
 
-/// The load assignment of a service. An unhealthy endpoint stays in it, marked (design 5.1). `endpoint_stale_after` is
-/// never set: losing the control plane must change nothing (design 5.4).
+/// The load assignment of a service for fleets of one `region_order` (empty: all regions alike). An unhealthy endpoint
+/// stays in it, marked (design 5.1). `endpoint_stale_after` is never set: losing the control plane must change nothing
+/// (design 5.4).
 #[must_use]
-pub fn assignment(service: &Name, view: &ServiceView) -> Resource {
-    // Endpoints of the same locality stand together, localities in the order of their names, so that the same content
-    // has the same bytes.
-    let mut localities: BTreeMap<&Locality, Vec<LbEndpoint>> = BTreeMap::new();
+pub fn assignment(service: &Service, view: &ServiceView, region_order: &[Arc<str>]) -> Resource {
+    let envoys = named_check(service);
+    // Endpoints of the same rank and locality stand together, localities in the order of their names, so that the same
+    // content has the same bytes.
+    let mut localities: BTreeMap<(Rank, &Locality), Vec<LbEndpoint>> = BTreeMap::new();
     for endpoint in &view.endpoints {
-        if let Some(status) = endpoint.status {
-            localities
-                .entry(&endpoint.locality)
-                .or_default()
-                .push(lb_endpoint(endpoint, status));
+        let Some(status) = endpoint.status else {
+            continue;
+        };
+        // H6: Envoy's panic would serve them too.
+        if view.routing.open && (status == EdsStatus::Draining || endpoint.weight.is_none()) {
+            continue;
         }
+        localities
+            .entry((rank(endpoint, view, region_order), &endpoint.locality))
+            .or_default()
+            .push(lb_endpoint(endpoint, status, envoys));
     }
+    // Envoy refuses gaps between priorities.
+    let ranks: BTreeSet<Rank> = localities.keys().map(|(rank, _)| *rank).collect();
+    let priorities: BTreeMap<Rank, u32> = ranks.into_iter().zip(0..=MAX_PRIORITY).collect();
     let endpoints = localities
         .into_iter()
-        .map(|(locality, lb_endpoints)| LocalityLbEndpoints {
+        .map(|((rank, locality), lb_endpoints)| LocalityLbEndpoints {
+            priority: priorities.get(&rank).copied().unwrap_or(MAX_PRIORITY),
             locality: Some(core::Locality {
                 region: (*locality.region).into(),
                 zone: (*locality.zone).into(),
@@ -49,7 +66,7 @@ pub fn assignment(service: &Name, view: &ServiceView) -> Resource {
             ..LocalityLbEndpoints::default()
         });
     let message = ClusterLoadAssignment {
-        cluster_name: service.as_str().into(),
+        cluster_name: service.name.as_str().into(),
         endpoints: endpoints.collect(),
         policy: Some(Policy {
             overprovisioning_factor: Some(UInt32Value {
@@ -61,7 +78,7 @@ pub fn assignment(service: &Name, view: &ServiceView) -> Resource {
     };
     Resource::new(
         ResourceType::ClusterLoadAssignment,
-        service.shared(),
+        service.name.shared(),
         &message,
         Vec::new(),
     )
@@ -83,7 +100,69 @@ pub fn empty_assignment(name: Arc<str>) -> Resource {
     )
 }
 
-fn lb_endpoint(endpoint: &EndpointView, status: EdsStatus) -> LbEndpoint {
+/// Where an endpoint stands in line for traffic, first first: the pool, then the region.
+type Rank = (usize, usize);
+
+/// Traffic goes to one pool at a time (semantics H2), and in it to the nearest region that has a healthy endpoint (H10).
+/// While all share it (H3, H6), all are alike.
+fn rank(endpoint: &EndpointView, view: &ServiceView, region_order: &[Arc<str>]) -> Rank {
+    if view.routing.open {
+        return (0, 0);
+    }
+    let pool = usize::from(endpoint.pool != view.routing.active);
+    let region = region_order
+        .iter()
+        .position(|region| *region == endpoint.locality.region);
+    (pool, region.unwrap_or(region_order.len()))
+}
+
+/// The check that Envoys run.
+fn named_check(service: &Service) -> Option<&HealthCheck> {
+    let named = service
+        .check
+        .as_ref()
+        .filter(|_| service.has_envoy_checks());
+    named.map(|named| &*named.check)
+}
+
+/// What an endpoint adds to the check that Envoys run (semantics P3, P7), or that it is none of theirs (design 5.2).
+/// `None` where it adds nothing, which keeps the assignment small.
+fn health_check_config(endpoint: &EndpointView, check: &HealthCheck) -> Option<HealthCheckConfig> {
+    let probed = endpoint.probe_address.unwrap_or(endpoint.address);
+    if !endpoint.by.is_some_and(|by| by.envoys) {
+        return Some(HealthCheckConfig {
+            disable_active_health_check: true,
+            ..HealthCheckConfig::default()
+        });
+    }
+    let own_address = probed.ip() != endpoint.address.ip();
+    let needs_host = match check.protocol() {
+        Protocol::Tcp(_) => false,
+        Protocol::Http(_) | Protocol::Http2(_) | Protocol::Grpc(_) => check.host().is_none(),
+    };
+    let config = HealthCheckConfig {
+        port_value: if own_address || probed.port() != endpoint.address.port() {
+            probed.port().into()
+        } else {
+            0
+        },
+        // Envoy's default is the name of the cluster. An endpoint's would beat the check's own host, so it has none then.
+        hostname: if needs_host {
+            Names::new(check, None, probed).host.as_ref().into()
+        } else {
+            String::new()
+        },
+        address: own_address.then(|| address(probed)),
+        disable_active_health_check: false,
+    };
+    (config != HealthCheckConfig::default()).then_some(config)
+}
+
+fn lb_endpoint(
+    endpoint: &EndpointView,
+    status: EdsStatus,
+    envoys: Option<&HealthCheck>,
+) -> LbEndpoint {
     let health_status = match status {
         EdsStatus::Healthy => core::HealthStatus::Healthy,
         EdsStatus::Unhealthy => core::HealthStatus::Unhealthy,
@@ -96,6 +175,7 @@ fn lb_endpoint(endpoint: &EndpointView, status: EdsStatus) -> LbEndpoint {
         load_balancing_weight: endpoint.weight.map(|value| UInt32Value { value }),
         host_identifier: Some(HostIdentifier::Endpoint(Endpoint {
             address: Some(address(endpoint.address)),
+            health_check_config: envoys.and_then(|check| health_check_config(endpoint, check)),
             ..Endpoint::default()
         })),
     }
@@ -115,3 +195,6 @@ fn metadata(endpoint: &EndpointView) -> core::Metadata {
         ..core::Metadata::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

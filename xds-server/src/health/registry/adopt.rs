@@ -221,6 +221,7 @@ impl ServiceState {
                         locality: endpoint.locality.clone(),
                         pool: endpoint.pool,
                         by: endpoint.by,
+                        probe_address: endpoint.probe_address,
                         weight: endpoint.weight,
                     });
             }

@@ -83,6 +83,7 @@ impl ServiceState {
             locality: leaving.locality.clone(),
             pool: leaving.pool,
             by: leaving.by,
+            probe_address: leaving.probe_address,
             weight: leaving.weight,
             status: Some(EdsStatus::Draining),
             detailed: DetailedStatus::Draining,
@@ -253,6 +254,11 @@ impl ServiceState {
             locality: backend.group.locality.clone(),
             pool: Pool::of(backend),
             by: self.service.check.as_ref().map(|_| backend.by),
+            probe_address: self
+                .service
+                .check
+                .as_ref()
+                .map(|named| endpoint.probe_address(&named.check)),
             weight,
             status,
             detailed,
