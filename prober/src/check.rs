@@ -27,8 +27,7 @@ pub use self::profile::Profile;
 pub use self::spec::{Close, HealthCheckSpec, HttpSpec, ProxyHeader, TcpSpec};
 pub use self::status::StatusSet;
 pub use self::tcp::{TcpCheck, TcpMatch};
-pub(crate) use self::tls::is_dns_name;
-pub use self::tls::{Roots, TlsCheck, TlsSpec};
+pub use self::tls::{Roots, TlsCheck, TlsSpec, is_dns_name};
 use crate::tally::Thresholds;
 
 /// The bytes of the decoded body, or of a TCP answer's string, that a check may look at (semantics P4, P5).

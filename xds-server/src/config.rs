@@ -154,11 +154,19 @@ fn build(
     });
     let mut services = Table::new("backend service");
     each("backendServices", &mut |item| {
-        services::read(item, &checks, &groups, &mut services);
+        let known = services::Known {
+            checks: &checks,
+            groups: &groups,
+            attached,
+        };
+        services::read(item, known, &mut services);
     });
     let mut fleets = fleets::Fleets::new();
     let errors = sink.errors();
-    each("fleets", &mut |item| fleets.read(item, &services));
+    let regions = groups::regions(&groups);
+    each("fleets", &mut |item| {
+        fleets.read(item, &services, &regions);
+    });
     // Where routes are missing, what they do not say is no finding.
     let routes_known = sink.errors() == errors && !sink.is_incomplete();
     for file in &files {

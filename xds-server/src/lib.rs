@@ -7,9 +7,12 @@
 //! config ─► model ─► plan ─► (engine) ─► health ─► resources ─► snapshot ─► stream ─► ads
 //! ```
 //!
-//! `model` and `snapshot` stand before what makes them, because they are the vocabulary that both sides share.
+//! `model` and `snapshot` stand before what makes them, because they are the vocabulary that both sides share;
+//! so is `distributed`, which says what of a check an Envoy can run.
 
 pub mod model;
+
+pub mod distributed;
 
 pub mod config;
 

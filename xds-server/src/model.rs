@@ -201,6 +201,33 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All of them, in the order in which messages list them.
+    pub const ALL: [Self; 8] = [
+        Self::Http,
+        Self::Https,
+        Self::Http2,
+        Self::H2c,
+        Self::Grpc,
+        Self::GrpcWithTls,
+        Self::Tcp,
+        Self::Ssl,
+    ];
+
+    /// Its name in the configuration: `HTTP`, `GRPC_WITH_TLS`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::Https => "HTTPS",
+            Self::Http2 => "HTTP2",
+            Self::H2c => "H2C",
+            Self::Grpc => "GRPC",
+            Self::GrpcWithTls => "GRPC_WITH_TLS",
+            Self::Tcp => "TCP",
+            Self::Ssl => "SSL",
+        }
+    }
+
     /// Whether an HTTP route can lead there.
     #[must_use]
     pub fn is_http(self) -> bool {

@@ -1,17 +1,22 @@
 //! Who is probed, for whom: the model's endpoints as targets (semantics V6).
 //!
 //! In: a [`Model`]. Out: a [`Plan`]: every state key once, with the services that it speaks for, and for every endpoint
-//! of every service its key. Services that ask the same of the same address share one state and are probed once.
+//! of every service its key. Services that ask the same of the same address share one state and are probed once. What
+//! only Envoys check is not in it. The canaries of the guards are, apart: they speak for vantages, not for endpoints.
 //! Pure. Which vantage probes a target is not decided yet: there is one, the embedded prober.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use vitals_prober::check::HealthCheck;
+use vitals_prober::check::{HealthCheck, HealthCheckSpec, Kind};
 use vitals_prober::target::{Names, StateKey};
 
 use crate::model::{AdminState, Model, Name};
+
+/// How often a canary is connected to, and how long that may take.
+const CANARY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// All that is probed.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +25,18 @@ pub struct Plan {
     pub targets: BTreeMap<StateKey, PlannedTarget>,
     /// The key of every probed endpoint, by service and serving address.
     pub keys: BTreeMap<Name, BTreeMap<SocketAddr, StateKey>>,
+    /// Every canary once (semantics V5). One that a service asks the same of is in `targets` too, under the same key: it
+    /// is one state, probed once.
+    pub canaries: BTreeMap<StateKey, PlannedCanary>,
+}
+
+/// An address that must be reachable from a vantage that is trusted (semantics V5).
+#[derive(Clone, Debug)]
+pub struct PlannedCanary {
+    /// Where the probe connects to, as `guard.canaries` has it.
+    pub address: SocketAddr,
+    /// What it asks: that the connection opens.
+    pub check: Arc<HealthCheck>,
 }
 
 /// One target and whom it speaks for.
@@ -40,6 +57,7 @@ impl Plan {
     #[must_use]
     pub fn new(model: &Model) -> Self {
         let mut plan = Self::default();
+        plan.add_canaries(model);
         for service in model.services.values() {
             let keys = plan.keys.entry(service.name.clone()).or_default();
             let Some(named) = &service.check else {
@@ -49,6 +67,7 @@ impl Plan {
             for endpoint in service
                 .backends
                 .iter()
+                .filter(|backend| backend.by.probers)
                 .flat_map(|backend| &backend.group.endpoints)
             {
                 if endpoint.state == AdminState::Stopped {
@@ -69,4 +88,34 @@ impl Plan {
         }
         plan
     }
+
+    /// The canaries of every guard that has votes to doubt.
+    fn add_canaries(&mut self, model: &Model) {
+        let Some(check) = canary_check() else { return };
+        let guards = model.services.values().filter(|service| {
+            let probed = service.check.is_some() && service.backends.iter().any(|b| b.by.probers);
+            probed && service.guard.enabled
+        });
+        for &address in guards.flat_map(|service| &service.guard.canaries) {
+            let key = StateKey::new(address, &Names::new(&check, None, address), &check);
+            self.canaries.entry(key).or_insert_with(|| PlannedCanary {
+                address,
+                check: Arc::clone(&check),
+            });
+        }
+    }
+}
+
+/// What a canary is asked: a TCP connection every second, within a second; two that fail, or pass, in a row decide. A
+/// vantage that is cut off knows it after 2 to 3 s, before a check of the default interval and threshold (5 s at the
+/// soonest) turns endpoints, and one lost packet says nothing. `None` never comes: the spec is a valid one.
+fn canary_check() -> Option<Arc<HealthCheck>> {
+    let spec = HealthCheckSpec {
+        check_interval: Some(CANARY_INTERVAL),
+        timeout: Some(CANARY_INTERVAL),
+        healthy_threshold: Some(2),
+        unhealthy_threshold: Some(2),
+        ..HealthCheckSpec::of(Kind::Tcp)
+    };
+    HealthCheck::new(spec).ok().map(Arc::new)
 }

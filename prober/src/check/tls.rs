@@ -49,7 +49,11 @@ impl PartialEq for Roots {
 impl Eq for Roots {}
 
 impl Roots {
-    fn parse(pem: &[u8]) -> Result<Self, String> {
+    /// The root certificates of a PEM text.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what would be right: no PEM, no certificate, one that is no root.
+    pub fn parse(pem: &[u8]) -> Result<Self, String> {
         let mut store = RootCertStore::empty();
         let mut hasher = Xxh3Default::new();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -142,6 +146,7 @@ impl TlsCheck {
 }
 
 /// Whether a text can be sent as a server name.
-pub(crate) fn is_dns_name(text: &str) -> bool {
+#[must_use]
+pub fn is_dns_name(text: &str) -> bool {
     text.parse::<IpAddr>().is_err() && DnsName::try_from(text).is_ok()
 }

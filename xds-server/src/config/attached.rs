@@ -4,9 +4,9 @@
 //! digest: the content of such a file is part of the configuration, and so is that it could not be read.
 //!
 //! Everything is bounded, as the configuration may be anything: only regular files are read, of [`MAX_ONE`] at most, [`MAX_FILES`]
-//! of them, and [`MAX_USED`] over all uses, because every check that names a file keeps its certificates.
+//! of them, and [`MAX_USED`] over all uses, because every check and service that names a file keeps its certificates.
 //!
-//! Not here: what stands in the files (the prober), what `--config` names (`source`).
+//! Not here: what stands in the files (the prober, `services`), what `--config` names (`source`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl Attached {
         self.used.set(used);
         if used > MAX_USED {
             return Err(format!(
-                "is one too many: the root certificates of all checks together have more than {} MiB; \
+                "is one too many: the root certificates of all checks and services together have more than {} MiB; \
                  name fewer or smaller files",
                 MAX_USED >> 20
             ));

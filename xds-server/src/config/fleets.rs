@@ -1,6 +1,6 @@
 //! `fleets:` → fleets in the order of writing, their services and listeners resolved.
 //!
-//! In: the items of the list, of all files, and the table of services. Out: [`Fleet`]s. Every route leads to a service
+//! In: the items of the list, of all files, the table of services, the regions of all groups. Out: [`Fleet`]s. Every route leads to a service
 //! that the fleet is told of and that speaks what the listener speaks: Envoy would refuse, or silently drop, the rest.
 //!
 //! Not here: which node belongs to which fleet (`NodeMatcher` in `model`).
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::diagnostic::{Place, quote};
+use super::diagnostic::{Place, clip, quote};
 use super::read::{Fields, Item};
 use super::routes;
 use super::services::Defined;
@@ -28,6 +28,9 @@ const KEYS: &[&str] = &[
     "listeners",
     "resources",
 ];
+
+/// Envoy has 128 priorities; each region takes one for either pool of a service, and so do those that are not named.
+const MAX_REGIONS: usize = 63;
 
 /// What has been read so far.
 #[derive(Debug)]
@@ -81,7 +84,12 @@ impl Fleets {
     }
 
     /// Reads one item of `fleets`.
-    pub(super) fn read(&mut self, item: &Item<'_>, services: &Table<Defined>) {
+    pub(super) fn read(
+        &mut self,
+        item: &Item<'_>,
+        services: &Table<Defined>,
+        regions: &BTreeSet<Arc<str>>,
+    ) {
         let Some(fields) = item.fields(KEYS) else {
             return;
         };
@@ -103,6 +111,10 @@ impl Fleets {
             self.all = Some(label.scalar().unwrap_or("a fleet").into());
         }
         refuse_the_rest(&fields);
+        let region_order = fields
+            .get("regionOrder")
+            .map(|i| read_region_order(&i, regions))
+            .unwrap_or_default();
         let named = fields.get("services");
         let told = named.as_ref().map(|item| read_services(item, services));
         let reach = Reach {
@@ -126,7 +138,7 @@ impl Fleets {
                 matcher,
                 services: told,
                 listeners,
-                region_order: Vec::new(),
+                region_order,
             }));
         }
     }
@@ -182,10 +194,6 @@ fn refuse_the_rest(fields: &Fields<'_>) {
     {
         item.value_unsupported("LEDS", "EDS is");
     }
-    if let Some(item) = fields.get("regionOrder") {
-        item.key_unsupported("an order of regions", "leave regionOrder out");
-        item.texts();
-    }
     if let Some(item) = fields.get("allow") {
         item.key_unsupported(
             "admission by certificate",
@@ -205,6 +213,38 @@ fn refuse_the_rest(fields: &Fields<'_>) {
             item.entries();
         }
     }
+}
+
+/// Semantics H10. A region that no group has is a warning: its group may be about to come, or just have gone.
+fn read_region_order(item: &Item<'_>, regions: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
+    let mut order: Vec<Arc<str>> = Vec::new();
+    let mut written = 0;
+    for item in item.list() {
+        written += 1;
+        let Some(region) = item.text() else { continue };
+        if region.is_empty() {
+            item.error("an empty name is no region; write one of a group's locality, or drop it");
+        } else if order.iter().any(|known| &**known == region) {
+            item.error(format!("{} stands here already; drop one", clip(region)));
+        } else {
+            if !regions.contains(region) && !item.sink.is_incomplete() {
+                let hint = item.sink.suggest(region, regions.iter().map(|r| &**r));
+                item.warning(format!(
+                    "no endpoint group is in the region {}{hint}; write it as a group's locality has it",
+                    quote(region)
+                ));
+            }
+            if written <= MAX_REGIONS {
+                order.push(region.into());
+            }
+        }
+    }
+    if written > MAX_REGIONS {
+        item.error(format!(
+            "{written} regions are more than Envoy has priorities for; name at most {MAX_REGIONS}"
+        ));
+    }
+    order
 }
 
 fn read_services<'i>(item: &'i Item<'i>, services: &Table<Defined>) -> BTreeSet<&'i str> {

@@ -5,7 +5,7 @@
 //!
 //! Not here: endpoints that several groups of one service share (`services`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -217,6 +217,14 @@ fn ip(item: &Item<'_>) -> Option<IpAddr> {
         return None;
     }
     Some(ip)
+}
+
+/// The regions of all groups, as far as they are known.
+pub(super) fn regions(groups: &Table<Group>) -> BTreeSet<Arc<str>> {
+    let groups = groups.iter().filter_map(|(_, group)| group.group.as_ref());
+    groups
+        .map(|group| Arc::clone(&group.locality.region))
+        .collect()
 }
 
 /// The endpoints that a group shares with those seen before in a service: the first of them, its group, and how many.

@@ -1,21 +1,28 @@
 //! `backendServices:` → services by name, their checks and groups resolved.
 //!
-//! In: the items of the list, of all files, and the tables of checks and groups. Out: a table of [`Defined`] services.
-//! A value that says what Vitals does anyway (`quorum: MAJORITY`) is taken; one that asks for more, or a block that only
-//! a later version reads, is reported as not supported yet, and never ignored.
+//! In: the items of the list, of all files, the tables of checks and groups, the files that they name. Out: a table of
+//! [`Defined`] services. Keys are read in the order in which they need each other: what is asked (`check`), who asks it
+//! (`probing`, `backends`), then what follows from that (`unhealthy`), and what stands alone (`balance`, `tls`).
+//! A block that only a later version reads is reported as not supported yet, and never ignored.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod backends;
+mod balance;
+mod check;
+mod tls;
+mod unhealthy;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use vitals_prober::check::{Kind, Profile};
-
-use super::checks::{self, Check, Content, Known};
-use super::groups::{self, Group};
-use super::probing;
-use super::read::{Fields, Item, join};
+use super::attached::Attached;
+use super::checks::Check;
+use super::groups::Group;
+use super::probing::{self, Probing};
+use super::read::{Fields, Item};
 use super::table::Table;
-use crate::model::{Backend, LbPolicy, Locality, Name, NamedCheck, ProbedBy, Protocol, Service};
+use crate::model::{Name, Protocol, Service};
+use backends::Backends;
+pub(super) use check::Asked;
 
 const KEYS: &[&str] = &[
     "name",
@@ -36,21 +43,10 @@ const KEYS: &[&str] = &[
     "envoyCluster",
 ];
 
-const PROTOCOLS: [(&str, Option<Protocol>); 8] = [
-    ("HTTP", Some(Protocol::Http)),
-    ("HTTPS", None),
-    ("HTTP2", None),
-    ("H2C", Some(Protocol::H2c)),
-    ("GRPC", Some(Protocol::Grpc)),
-    ("GRPC_WITH_TLS", None),
-    ("TCP", Some(Protocol::Tcp)),
-    ("SSL", None),
-];
-
 /// A service that is defined.
 #[derive(Debug)]
 pub(super) struct Defined {
-    /// What it speaks, where that is known and supported: routes are checked against it.
+    /// What it speaks, where that is known: routes are checked against it.
     pub(super) protocol: Option<Protocol>,
     /// The service, where it is right.
     pub(super) service: Option<Complete>,
@@ -73,13 +69,16 @@ pub(super) struct Unhosted {
     pub(super) check: Name,
 }
 
+/// What services refer to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known<'t> {
+    pub(super) checks: &'t Table<Check>,
+    pub(super) groups: &'t Table<Group>,
+    pub(super) attached: &'t Attached,
+}
+
 /// Reads one item of `backendServices` into the table.
-pub(super) fn read(
-    item: &Item<'_>,
-    checks: &Table<Check>,
-    groups: &Table<Group>,
-    table: &mut Table<Defined>,
-) {
+pub(super) fn read(item: &Item<'_>, known: Known<'_>, table: &mut Table<Defined>) {
     let Some(fields) = item.fields(KEYS) else {
         return;
     };
@@ -87,16 +86,23 @@ pub(super) fn read(
     let name = name_item.and_then(|i| i.name());
     let protocol = match fields.get("protocol") {
         None => Some(Protocol::Http),
-        Some(item) => item.choice(&PROTOCOLS).and_then(|protocol| {
-            if protocol.is_none() {
-                let word = item.scalar().unwrap_or_default();
-                item.value_unsupported(word, "HTTP, H2C, GRPC and TCP are");
-            }
-            protocol
-        }),
+        Some(item) => item.choice(&Protocol::ALL.map(|protocol| (protocol.name(), protocol))),
     };
-    let check = read_check(&fields, protocol, checks);
-    let backends = read_backends(item, &fields, groups);
+    let asked = check::read(&fields, protocol, known.checks);
+    let probing_item = fields.get("probing");
+    let probing = probing_item
+        .as_ref()
+        .map(|i| probing::read(i, &asked))
+        .unwrap_or_default();
+    let backends = backends::read(item, &fields, known.groups, &asked, probing.by);
+    asked.warn(&fields, backends.fell_back, backends.by_envoys());
+    if let Some(item) = &probing_item {
+        warn_idle(item, &probing, &asked, &backends);
+    }
+    warn_grpc_clients(&fields, protocol, &asked, &backends);
+    let unhealthy = unhealthy::read(&fields, protocol, &asked, &backends);
+    let (policy, affinity) = balance::read(&fields, protocol);
+    let tls = tls::read(&fields, protocol, known.attached);
     let draining = fields.get("connectionDraining").and_then(|item| {
         let duration = item.duration()?;
         if duration > Duration::from_secs(3600) {
@@ -104,264 +110,72 @@ pub(super) fn read(
         }
         Some(duration)
     });
-    let policy = read_policy(&fields);
-    if let Some(item) = fields.get("probing") {
-        probing::read(&item);
-    }
     refuse_the_rest(&fields);
     let Some(name_item) = name_item else { return };
-    let service = match (name, protocol) {
-        (Some(name), Some(protocol)) => {
-            let (check, unhosted) = match check {
-                Some(Named::Whole(check)) => (Some(check), None),
-                Some(Named::Hostless(name)) => (None, Some(name)),
-                None => (None, None),
-            };
-            let service = Service {
-                check,
-                backends,
-                policy,
-                connection_draining: draining.unwrap_or_default(),
-                ..Service::new(name, protocol)
-            };
-            Some(match unhosted {
-                None => Complete::Yes(Arc::new(service)),
-                Some(check) => Complete::Unhosted(Box::new(Unhosted { service, check })),
-            })
+    let service = name.zip(protocol).map(|(name, protocol)| {
+        let (check, unhosted) = asked.into_parts();
+        let service = Service {
+            tls,
+            check,
+            backends: backends.backends,
+            failover: unhealthy.failover,
+            when_all_unhealthy: unhealthy.when_all,
+            unhealthy_response_code: unhealthy.response_code,
+            close_connections_on_unhealthy: unhealthy.close_connections,
+            quorum: probing.quorum,
+            guard: probing.guard,
+            policy,
+            affinity,
+            connection_draining: draining.unwrap_or_default(),
+            ..Service::new(name, protocol)
+        };
+        match unhosted {
+            None => Complete::Yes(Arc::new(service)),
+            Some(check) => Complete::Unhosted(Box::new(Unhosted { service, check })),
         }
-        _ => None,
-    };
+    });
     table.define(&name_item, Defined { protocol, service });
 }
 
-/// The check that a service names.
-enum Named {
-    Whole(NamedCheck),
-    /// One that is completed when the routes are known.
-    Hostless(Name),
+/// Quorum and guard decide nothing where no prober votes.
+fn warn_idle(item: &Item<'_>, probing: &Probing, asked: &Asked, backends: &Backends) {
+    let no_votes = match asked {
+        Asked::Nothing => true,
+        Asked::Unknown => false,
+        Asked::Check(_) => {
+            !backends.backends.is_empty() && backends.backends.iter().all(|b| !b.by.probers)
+        }
+    };
+    if probing.of_probers && no_votes {
+        item.warning(
+            "no prober checks an endpoint of the service, so quorum and guard decide nothing; add PROBERS, or drop them",
+        );
+    }
 }
 
-fn read_check(
+/// Semantics H9.
+fn warn_grpc_clients(
     fields: &Fields<'_>,
     protocol: Option<Protocol>,
-    checks: &Table<Check>,
-) -> Option<Named> {
-    let item = fields.get("healthCheck")?;
-    if item.scalar() == Some(checks::NONE) {
-        return None;
-    }
-    let known = checks.find(&item)?.known.as_ref()?;
-    if let Some(protocol) = protocol {
-        compare(&item, known, protocol);
-    }
-    let name = Name::new(item.scalar()?)?;
-    Some(match &known.content {
-        Content::Whole(check) => Named::Whole(NamedCheck {
-            name,
-            check: Arc::clone(check),
-        }),
-        Content::Hostless(_) => Named::Hostless(name),
-    })
-}
-
-/// The types that a service takes, where it does not take all (semantics P18).
-fn taken(protocol: Protocol, profile: Profile) -> Option<&'static [Kind]> {
-    use Kind::{Grpc, GrpcWithTls, Http, Https, Tcp};
-    match (protocol, profile) {
-        (Protocol::Http | Protocol::Https, Profile::TencentAlb) => Some(&[Tcp, Http, Https]),
-        (Protocol::Grpc, Profile::TencentAlb) => Some(&[Tcp, Grpc]),
-        (Protocol::GrpcWithTls, Profile::TencentAlb) => Some(&[Tcp, GrpcWithTls]),
-        (Protocol::Grpc | Protocol::GrpcWithTls, _) => Some(&[Tcp, Grpc, GrpcWithTls]),
-        (
-            Protocol::Http
-            | Protocol::Https
-            | Protocol::Http2
-            | Protocol::H2c
-            | Protocol::Tcp
-            | Protocol::Ssl,
-            _,
-        ) => None,
-    }
-}
-
-/// Semantics P18.
-fn compare(item: &Item<'_>, check: &Known, protocol: Protocol) {
-    let kind = check.kind;
-    let word = PROTOCOLS
-        .iter()
-        .find(|(_, p)| *p == Some(protocol))
-        .map_or("", |(word, _)| word);
-    if let Some(taken) = taken(protocol, check.profile) {
-        if !taken.contains(&kind) {
-            let of_profile = match check.profile {
-                Profile::TencentAlb => " of profile TENCENT_ALB",
-                Profile::Gcp | Profile::GcpLegacy | Profile::AzureLb => "",
-            };
-            item.error(format!(
-                "{} {word} service takes checks{of_profile} of the types {}, and {} is {}; name another check",
-                if protocol == Protocol::Http { "an" } else { "a" },
-                join(taken.iter().map(|kind| kind.name())),
-                item.scalar().unwrap_or_default(),
-                kind.name()
-            ));
-        }
-        return;
-    }
-    let same = match protocol {
-        Protocol::Http | Protocol::Https => matches!(kind, Kind::Http | Kind::Https),
-        Protocol::H2c | Protocol::Http2 => kind == Kind::Http2,
-        Protocol::Grpc | Protocol::GrpcWithTls => matches!(kind, Kind::Grpc | Kind::GrpcWithTls),
-        Protocol::Tcp | Protocol::Ssl => matches!(kind, Kind::Tcp | Kind::Ssl),
-    };
-    if !same {
+    asked: &Asked,
+    backends: &Backends,
+) {
+    let grpc = matches!(protocol, Some(Protocol::Grpc | Protocol::GrpcWithTls));
+    if grpc
+        && matches!(asked, Asked::Check(_))
+        && let Some(backend) = backends.without_probers()
+        && let Some(item) = fields.get("healthCheck")
+    {
         item.warning(format!(
-            "the service speaks {word} and its check {}; make sure that this is meant",
-            kind.name()
+            "gRPC clients that ask for this service without an Envoy get no health of the group {}, which ENVOYS alone \
+             check; add PROBERS to its probing.by",
+            backend.group.name
         ));
     }
 }
 
-fn read_backends(item: &Item<'_>, fields: &Fields<'_>, groups: &Table<Group>) -> Vec<Backend> {
-    let Some(list) = fields.get("backends") else {
-        return Vec::new();
-    };
-    let mut used = HashSet::new();
-    let mut seen = HashMap::new();
-    let mut sums: BTreeMap<&Locality, f64> = BTreeMap::new();
-    let mut backends = Vec::new();
-    for backend in list.list() {
-        let Some(fields) = backend.fields(&["group", "capacity", "failover", "probing"]) else {
-            continue;
-        };
-        let capacity = fields
-            .get("capacity")
-            .and_then(|i| i.number(0.0..=1.0))
-            .unwrap_or(1.0);
-        if let Some(item) = fields.get("failover")
-            && item.boolean() == Some(true)
-        {
-            item.value_unsupported("true", "false is: every backend takes traffic");
-        }
-        if let Some(item) = fields.get("probing") {
-            probing::read(&item);
-        }
-        let Some(item) = fields.required("group", "name the group of endpoints") else {
-            continue;
-        };
-        let Some(found) = groups.find(&item) else {
-            continue;
-        };
-        let name = item.scalar().unwrap_or_default();
-        if !used.insert(name.to_owned()) {
-            item.error(format!(
-                "the service uses the group {name} already; name each group once"
-            ));
-            continue;
-        }
-        let Some(group) = &found.group else { continue };
-        if let Some((address, other, count)) = groups::shared(group, &mut seen) {
-            let more = match count {
-                1 => String::new(),
-                n => format!(" and {} more", n - 1),
-            };
-            item.error(format!(
-                "the service has {address}{more} through the group {other} already, and Envoy keeps one of each; \
-                 take them out of {other} or {}",
-                group.name
-            ));
-        }
-        let weights: u64 = group.endpoints.iter().map(|e| u64::from(e.weight)).sum();
-        #[allow(clippy::cast_precision_loss)] // at most 1,000 for each of some 600,000 endpoints
-        let scaled = weights as f64 * (capacity * 100.0).ceil();
-        *sums.entry(&group.locality).or_default() += scaled;
-        backends.push(Backend {
-            group: Arc::clone(group),
-            capacity,
-            failover: false,
-            by: ProbedBy::PROBERS,
-        });
-    }
-    // Envoy refuses a locality whose weights do not fit; capacity is folded into them in hundredths.
-    for (locality, sum) in sums {
-        if sum > f64::from(u32::MAX) {
-            item.error(format!(
-                "the weights of the endpoints in region {:?}, zone {:?} come to {sum:.0} hundredths, and Envoy adds up to {} \
-                 at most; give smaller weights",
-                locality.region,
-                locality.zone,
-                u32::MAX
-            ));
-        }
-    }
-    backends
-}
-
-fn read_policy(fields: &Fields<'_>) -> LbPolicy {
-    let policies = [
-        ("ROUND_ROBIN", Some(LbPolicy::RoundRobin)),
-        ("LEAST_REQUEST", Some(LbPolicy::LeastRequest)),
-        ("RANDOM", Some(LbPolicy::Random)),
-        ("RING_HASH", None),
-        ("MAGLEV", None),
-    ];
-    let policy = fields.get("loadBalancing").and_then(|item| {
-        let fields = item.fields(&["policy"])?;
-        let item = fields.get("policy")?;
-        let policy = item.choice(&policies)?;
-        if policy.is_none() {
-            let word = item.scalar().unwrap_or_default();
-            item.value_unsupported(word, "ROUND_ROBIN, LEAST_REQUEST and RANDOM are");
-        }
-        policy
-    });
-    policy.unwrap_or_default()
-}
-
 /// What a later version reads.
 fn refuse_the_rest(fields: &Fields<'_>) {
-    if let Some(item) = fields.get("closeConnectionsOnUnhealthy")
-        && item.boolean() == Some(true)
-    {
-        item.value_unsupported("true", "false is");
-    }
-    if let Some(item) = fields.get("whenAllUnhealthy")
-        && item.choice(&[("FAIL_CLOSED", true), ("FAIL_OPEN", false)]) == Some(false)
-    {
-        item.value_unsupported("FAIL_OPEN", "FAIL_CLOSED is");
-    }
-    if let Some(item) = fields.get("unhealthyResponseCode") {
-        let code = item.integer(200..=599);
-        if code.is_some() {
-            let word = item.scalar().unwrap_or_default();
-            item.value_unsupported(word, "leave unhealthyResponseCode out for 503");
-        }
-    }
-    if let Some(item) = fields.get("sessionAffinity") {
-        read_affinity(&item);
-    }
-    if let Some(item) = fields.get("failover") {
-        item.key_unsupported(
-            "failover between backends",
-            "leave failover out: all backends take traffic",
-        );
-        if let Some(failover) = item.fields(&["ratio", "failbackRatio", "dropTrafficIfUnhealthy"]) {
-            failover.get("ratio").and_then(|i| i.number(0.0..=1.0));
-            failover
-                .get("failbackRatio")
-                .and_then(|i| i.number(0.0..=1.0));
-            failover
-                .get("dropTrafficIfUnhealthy")
-                .and_then(|i| i.boolean());
-        }
-    }
-    if let Some(item) = fields.get("tls") {
-        item.key_unsupported("TLS to the endpoints", "leave tls out");
-        if let Some(tls) = item.fields(&["sni", "verify", "roots"]) {
-            tls.get("sni").and_then(|i| i.text());
-            tls.get("verify").and_then(|i| i.boolean());
-            tls.get("roots").and_then(|i| i.text());
-        }
-    }
     for (key, what) in [
         ("outlierDetection", "outlier detection"),
         ("circuitBreakers", "circuit breakers"),
@@ -372,23 +186,4 @@ fn refuse_the_rest(fields: &Fields<'_>) {
             item.entries();
         }
     }
-}
-
-fn read_affinity(item: &Item<'_>) {
-    let Some(fields) = item.fields(&["type", "name", "ttl"]) else {
-        return;
-    };
-    let types = [
-        ("NONE", true),
-        ("CLIENT_IP", false),
-        ("HEADER", false),
-        ("COOKIE", false),
-    ];
-    if let Some(item) = fields.required("type", "write NONE")
-        && item.choice(&types) == Some(false)
-    {
-        item.value_unsupported(item.scalar().unwrap_or_default(), "NONE is");
-    }
-    fields.get("name").and_then(|i| i.text());
-    fields.get("ttl").and_then(|i| i.duration());
 }

@@ -509,7 +509,7 @@ fn services_and_their_references() {
         Case(
             "endpointGroups: [{ name: g, type: GCE_VM_IP_PORT }]
 backendServices: [{ name: a, backends: [{ group: g }, { group: g, capacity: 1.5 }] }]",
-            &["a.yaml:2:64 backendServices[0].backends[1].group: the service uses the group g already; name each group once", "a.yaml:2:77 backendServices[0].backends[1].capacity: 1.5 is out of range; 0.0 to 1.0 is allowed"],
+            &["a.yaml:2:64 backendServices[0].backends[1].group: the service uses the group g already; name each group once, as primary or as failover", "a.yaml:2:77 backendServices[0].backends[1].capacity: 1.5 is out of range; 0.0 to 1.0 is allowed"],
         ),
         Case(
             "endpointGroups:
@@ -526,28 +526,21 @@ backendServices: [{ name: a, protocol: TCP, healthCheck: c, backends: [{ group: 
             &["a.yaml:1:47 healthChecks[0].timeout: 6s is longer than checkInterval (5s); a probe must end before the next starts, so shorten it to at most 5s", "a.yaml:2:35 not supported yet: endpointGroups[0].type: INTERNET_FQDN_PORT; groups of addresses are (GCE_VM_IP_PORT, NON_GCP_PRIVATE_IP_PORT, INTERNET_IP_PORT)"],
         ),
         Case(
-            "backendServices:
+            "healthChecks: [{ name: c, type: TCP }]
+backendServices:
 - name: a
-  protocol: HTTPS
-  failover: {}
-  whenAllUnhealthy: FAIL_OPEN
-  unhealthyResponseCode: 502
-  closeConnectionsOnUnhealthy: true
-  probing: { by: [ENVOYS, HDS], quorum: 0.18, vantages: { count: 3 }, guard: {}, hds: {} }
-  loadBalancing: { policy: MAGLEV }
-  sessionAffinity: { type: COOKIE, name: sid, ttl: 0s }
-  tls: {}
+  healthCheck: c
+  probing: { by: [ENVOYS, HDS], vantages: { count: 3, spread: zone }, hds: {}, guard: { canaries: ['a.example:443'] } }
   outlierDetection: {}
   circuitBreakers: {}
   envoyCluster: {}
 fleets:
 - name: f
   endpointDiscovery: LEDS
-  regionOrder: [a]
   allow: {}
   resources: []
 probers: [{ name: p }]",
-            &["a.yaml:3:13 not supported yet: backendServices[0].protocol: HTTPS; HTTP, H2C, GRPC and TCP are", "a.yaml:4:3 not supported yet: backendServices[0].failover: failover between backends; leave failover out: all backends take traffic", "a.yaml:5:21 not supported yet: backendServices[0].whenAllUnhealthy: FAIL_OPEN; FAIL_CLOSED is", "a.yaml:6:26 not supported yet: backendServices[0].unhealthyResponseCode: 502; leave unhealthyResponseCode out for 503", "a.yaml:7:32 not supported yet: backendServices[0].closeConnectionsOnUnhealthy: true; false is", "a.yaml:8:19 not supported yet: backendServices[0].probing.by[0]: ENVOYS; PROBERS is", "a.yaml:8:27 not supported yet: backendServices[0].probing.by[1]: HDS; PROBERS is", "a.yaml:8:41 not supported yet: backendServices[0].probing.quorum: 0.18; MAJORITY is", "a.yaml:8:47 not supported yet: backendServices[0].probing.vantages: several vantage points; leave vantages out: this server probes alone", "a.yaml:8:71 not supported yet: backendServices[0].probing.guard: the guard against a failing vantage point; leave guard out", "a.yaml:8:82 not supported yet: backendServices[0].probing.hds: probes by Envoys over HDS; leave hds out", "a.yaml:9:28 not supported yet: backendServices[0].loadBalancing.policy: MAGLEV; ROUND_ROBIN, LEAST_REQUEST and RANDOM are", "a.yaml:10:28 not supported yet: backendServices[0].sessionAffinity.type: COOKIE; NONE is", "a.yaml:11:3 not supported yet: backendServices[0].tls: TLS to the endpoints; leave tls out", "a.yaml:12:3 not supported yet: backendServices[0].outlierDetection: outlier detection; leave outlierDetection out", "a.yaml:13:3 not supported yet: backendServices[0].circuitBreakers: circuit breakers; leave circuitBreakers out", "a.yaml:14:3 not supported yet: backendServices[0].envoyCluster: fields of Envoy's own cluster; leave envoyCluster out", "a.yaml:17:22 not supported yet: fleets[0].endpointDiscovery: LEDS; EDS is", "a.yaml:18:3 not supported yet: fleets[0].regionOrder: an order of regions; leave regionOrder out", "a.yaml:19:3 not supported yet: fleets[0].allow: admission by certificate; leave allow out: every node that matches is served", "a.yaml:20:3 not supported yet: fleets[0].resources: Envoy resources of your own; leave resources out", "a.yaml:21:1 not supported yet: probers: remote vantage points; leave probers out: this server probes alone"],
+            &["a.yaml:5:27 not supported yet: backendServices[0].probing.by[1]: HDS; PROBERS and ENVOYS are", "a.yaml:5:52 not supported yet: backendServices[0].probing.vantages.count: 3; all is: every vantage probes every endpoint", "a.yaml:5:55 not supported yet: backendServices[0].probing.vantages.spread: a choice among vantage points; leave spread out: every vantage probes every endpoint", "a.yaml:5:71 not supported yet: backendServices[0].probing.hds: probes by Envoys over HDS; leave hds out", "a.yaml:5:100 not supported yet: backendServices[0].probing.guard.canaries[0]: \"a.example:443\"; addresses are, such as 192.0.2.1:443", "a.yaml:6:3 not supported yet: backendServices[0].outlierDetection: outlier detection; leave outlierDetection out", "a.yaml:7:3 not supported yet: backendServices[0].circuitBreakers: circuit breakers; leave circuitBreakers out", "a.yaml:8:3 not supported yet: backendServices[0].envoyCluster: fields of Envoy's own cluster; leave envoyCluster out", "a.yaml:11:22 not supported yet: fleets[0].endpointDiscovery: LEDS; EDS is", "a.yaml:12:3 not supported yet: fleets[0].allow: admission by certificate; leave allow out: every node that matches is served", "a.yaml:13:3 not supported yet: fleets[0].resources: Envoy resources of your own; leave resources out", "a.yaml:14:1 not supported yet: probers: remote vantage points; leave probers out: this server probes alone"],
         ),
     ]);
 }

@@ -551,7 +551,7 @@ fn p10_roots_of_many_checks_are_bounded() {
     let found = errors(&text);
     assert_eq!(found.len(), 28, "{found:?}");
     assert!(
-        found[0].contains("all checks together have more than 64 MiB"),
+        found[0].contains("all checks and services together have more than 64 MiB"),
         "{}",
         found[0]
     );
