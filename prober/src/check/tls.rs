@@ -73,8 +73,7 @@ impl Roots {
             return Err("it holds no certificate; certificates in PEM are expected".into());
         }
         Ok(Self {
-            // What stands between the certificates may be anything; the certificates themselves are ASCII.
-            pem: String::from_utf8_lossy(pem).into(),
+            pem: certificates_of(&String::from_utf8_lossy(pem)).into(),
             store: Arc::new(store),
             hash: hasher.digest128(),
         })
@@ -84,7 +83,7 @@ impl Roots {
         &self.store
     }
 
-    /// The certificates as they were given, PEM.
+    /// The certificates in PEM, without what else the file holds.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
@@ -143,6 +142,22 @@ impl TlsCheck {
     pub fn sni(&self) -> Option<&str> {
         self.sni.as_deref()
     }
+}
+
+/// The certificates of a PEM text. What stands beside them, a private key perhaps, is nobody else's.
+fn certificates_of(text: &str) -> String {
+    const END: &str = "-----END CERTIFICATE-----";
+    let mut certificates = String::new();
+    let mut inside = false;
+    for line in text.lines().map(str::trim_end) {
+        inside |= line == "-----BEGIN CERTIFICATE-----";
+        if inside {
+            certificates.push_str(line);
+            certificates.push('\n');
+        }
+        inside &= line != END;
+    }
+    certificates
 }
 
 /// Whether a text can be sent as a server name.

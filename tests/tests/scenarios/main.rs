@@ -11,13 +11,17 @@
     reason = "test code: a panic is how a test says that something is wrong"
 )]
 
+mod affinity;
 mod cli;
+mod distributed;
+mod distributed_checks;
 mod failure;
 mod first_words;
 mod fleets;
 mod hostile_xds;
 mod lifecycle;
 mod protocols;
+mod regions;
 mod reload;
 mod reload_invalid;
 mod restart;
@@ -25,4 +29,6 @@ mod saves;
 mod states;
 mod store;
 mod traffic;
+mod unhealthy_code;
+mod upstream_tls;
 mod xds_protocol;

@@ -9,7 +9,6 @@ use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_optio
     ExplicitHttpConfig, UpstreamProtocolOptions, explicit_http_config::ProtocolConfig,
 };
 use envoy_types::pb::envoy::r#type::v3::Percent;
-use vitals_prober::check::{HealthCheck, Protocol as CheckProtocol};
 
 use super::health_check::health_check;
 use super::{ads, any, duration, transport};
@@ -42,7 +41,6 @@ pub fn cluster(service: &Service) -> Resource {
         .map(|check| (check.health_check, check.socket))
         .unzip();
     let has_checks = health_check.is_some();
-    let protocol_options = protocol_options(service.protocol, named.map(|named| &*named.check));
     let message = pb::Cluster {
         name: service.name.as_str().into(),
         cluster_discovery_type: Some(nested::ClusterDiscoveryType::Type(
@@ -71,7 +69,7 @@ pub fn cluster(service: &Service) -> Resource {
         close_connections_on_host_health_failure: service.close_connections_on_unhealthy,
         outlier_detection: service.outlier_detection.clone(),
         circuit_breakers: service.circuit_breakers.clone(),
-        typed_extension_protocol_options: protocol_options
+        typed_extension_protocol_options: protocol_options(service.protocol)
             .map(|options| (HTTP_PROTOCOL_OPTIONS.into(), any(&options)))
             .into_iter()
             .collect(),
@@ -92,17 +90,8 @@ fn panic_threshold(service: &Service) -> f64 {
     if refuses { 0.0 } else { 1.0 }
 }
 
-/// `check` is the one that Envoys run.
-fn protocol_options(
-    protocol: Protocol,
-    check: Option<&HealthCheck>,
-) -> Option<HttpProtocolOptions> {
-    let asks_grpc = check.is_some_and(|check| matches!(check.protocol(), CheckProtocol::Grpc(_)));
+fn protocol_options(protocol: Protocol) -> Option<HttpProtocolOptions> {
     let protocol = match protocol {
-        // Envoy refuses a gRPC check of a cluster without HTTP/2. Its TCP proxy does not look at this.
-        Protocol::Tcp | Protocol::Ssl if asks_grpc => {
-            ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default())
-        }
         Protocol::Http | Protocol::Https => {
             ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default())
         }

@@ -7,7 +7,6 @@
 //! Not here: what an endpoint adds to a check, port, address and host (`endpoint`).
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3::cluster::TransportSocketMatch;
 use envoy_types::pb::envoy::config::core::v3::health_check::{
@@ -25,6 +24,7 @@ use vitals_prober::check::{
 use vitals_prober::target::Names;
 
 use super::{duration, transport};
+use crate::distributed::{INTERVAL_JITTER_PERCENT, initial_jitter};
 
 /// A check's part of a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,12 +35,6 @@ pub struct EnvoyCheck {
     pub socket: Option<TransportSocketMatch>,
 }
 
-/// Jitter on each interval, in percent: without it all Envoys of a fleet probe in step.
-const JITTER_PERCENT: u32 = 10;
-
-/// The first probe of every Envoy starts within this, or within the interval where that is shorter.
-const MAX_INITIAL_JITTER: Duration = Duration::from_secs(1);
-
 /// The name of the socket's entry, and the value of the criteria under `vitals`.
 const SOCKET_NAME: &str = "health-check";
 
@@ -48,7 +42,8 @@ const SOCKET_NAME: &str = "health-check";
 const STATUSES: (u16, u16) = (100, 599);
 
 /// The check as Envoys run it, in a cluster whose traffic uses `traffic` (`None`: a plain socket). `None` where Envoy has
-/// no words for what it asks (semantics H7); the configuration refuses Envoys there.
+/// no words for what it asks (semantics H7): exactly where [`expressible`](crate::distributed::expressible) says so, and the
+/// configuration has refused Envoys there.
 #[must_use]
 pub fn health_check(
     check: &check::HealthCheck,
@@ -82,8 +77,9 @@ pub fn health_check(
     let health_check = HealthCheck {
         timeout: Some(duration(check.timeout())),
         interval: Some(duration(check.interval())),
-        initial_jitter: Some(duration(check.interval().min(MAX_INITIAL_JITTER))),
-        interval_jitter_percent: JITTER_PERCENT,
+        // Without jitter all Envoys of a fleet would probe in step.
+        initial_jitter: Some(duration(initial_jitter(check))),
+        interval_jitter_percent: INTERVAL_JITTER_PERCENT,
         unhealthy_threshold: count(thresholds.unhealthy),
         healthy_threshold: count(thresholds.healthy),
         // P15

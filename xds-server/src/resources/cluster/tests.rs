@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use envoy_types::pb::google::protobuf::Any;
 use prost::Message;
-use vitals_prober::check::{HealthCheckSpec, Kind};
+use vitals_prober::check::{HealthCheck, HealthCheckSpec, Kind};
 
 use super::*;
 use crate::model::{
@@ -106,14 +106,6 @@ fn h8_every_policy_has_its_name() {
         };
         assert_eq!(rendered(&shop).lb_policy(), expected);
     }
-}
-
-#[test]
-fn a_grpc_check_of_a_tcp_service_gets_the_http2_that_envoy_asks_for() {
-    let tcp = rendered(&checked(Protocol::Tcp, Kind::Grpc, ProbedBy::ENVOYS));
-    assert_eq!(tcp.typed_extension_protocol_options.len(), 1);
-    let by_probers = rendered(&checked(Protocol::Tcp, Kind::Grpc, ProbedBy::PROBERS));
-    assert!(by_probers.typed_extension_protocol_options.is_empty());
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use envoy_types::pb::envoy::config::core::v3::transport_socket::ConfigType;
 use envoy_types::pb::envoy::extensions::transport_sockets::proxy_protocol::v3::ProxyProtocolUpstreamTransport;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::UpstreamTlsContext;
@@ -7,6 +9,8 @@ use vitals_prober::check::{
 };
 
 use super::*;
+use crate::distributed::expressible;
+use crate::model;
 
 fn check(spec: HealthCheckSpec) -> check::HealthCheck {
     check::HealthCheck::new(spec).unwrap()
@@ -205,7 +209,11 @@ fn h7_what_envoy_has_no_words_for_is_not_rendered() {
             unhealthy_threshold: Some(unhealthy),
             ..spec
         };
-        health_check(&check(spec), None).is_some()
+        let check = check(spec);
+        let is_rendered = health_check(&check, None).is_some();
+        let may_be_asked = expressible(&check, model::Protocol::Grpc).is_ok();
+        assert_eq!(is_rendered, may_be_asked, "{check:?}");
+        is_rendered
     };
     let grpc = |grpc: GrpcSpec| HealthCheckSpec {
         grpc,
