@@ -119,3 +119,90 @@ fn canary_check() -> Option<Arc<HealthCheck>> {
     };
     HealthCheck::new(spec).ok().map(Arc::new)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Source, parse_sources};
+
+    fn plan(services: &str) -> Plan {
+        let text = format!(
+            "healthChecks:
+- {{ name: tcp, type: TCP }}
+- {{ name: canary, type: TCP, checkInterval: 1s, timeout: 1s }}
+endpointGroups:
+- {{ name: dc1, type: NON_GCP_PRIVATE_IP_PORT, endpoints: [{{ address: 10.0.0.1, port: 80 }}] }}
+- {{ name: dc2, type: GCE_VM_IP_PORT, endpoints: [{{ address: 10.0.0.2, port: 80 }}, {{ address: 10.0.0.3, port: 80, state: STOPPED }}] }}
+backendServices:
+{services}"
+        );
+        let loaded = parse_sources(&[Source::new("a.yaml", text)]);
+        Plan::new(&loaded.unwrap().model)
+    }
+
+    fn addresses<'a>(found: impl Iterator<Item = &'a SocketAddr>) -> Vec<String> {
+        let mut found: Vec<_> = found.map(ToString::to_string).collect();
+        found.sort();
+        found
+    }
+
+    fn targets(plan: &Plan) -> Vec<String> {
+        addresses(plan.targets.values().map(|target| &target.address))
+    }
+
+    #[test]
+    fn h7_what_only_envoys_check_is_not_planned() {
+        let both = plan(
+            "- { name: a, protocol: TCP, healthCheck: tcp, backends: [{ group: dc1 }, { group: dc2 }] }",
+        );
+        assert_eq!(targets(&both), ["10.0.0.1:80", "10.0.0.2:80"]);
+        let one = plan(
+            "- { name: a, protocol: TCP, healthCheck: tcp, backends: [{ group: dc1, probing: { by: [ENVOYS] } }, { group: dc2 }] }",
+        );
+        assert_eq!(targets(&one), ["10.0.0.2:80"]);
+        let name = Name::new("a").unwrap();
+        assert_eq!(addresses(one.keys[&name].keys()), ["10.0.0.2:80"]);
+    }
+
+    #[test]
+    fn v5_canaries_are_planned_once_and_only_where_probers_vote() {
+        let with = |rest: &str| {
+            plan(&format!(
+                "- {{ name: a, protocol: TCP, {rest}, probing: {{ guard: {{ canaries: ['10.9.0.1:53', '[::1]:53'] }} }} }}
+- {{ name: b, protocol: TCP, healthCheck: tcp, backends: [{{ group: dc2 }}], probing: {{ guard: {{ canaries: ['10.9.0.1:53'] }} }} }}"
+            ))
+        };
+        let canaries = |plan: &Plan| addresses(plan.canaries.values().map(|c| &c.address));
+        let probed = with("healthCheck: tcp, backends: [{ group: dc1 }]");
+        assert_eq!(canaries(&probed), ["10.9.0.1:53", "[::1]:53"]);
+        for canary in probed.canaries.values() {
+            assert_eq!(canary.check.kind(), Kind::Tcp);
+            assert_eq!(canary.check.interval(), CANARY_INTERVAL);
+        }
+        // They speak for no endpoint.
+        assert_eq!(targets(&probed), ["10.0.0.1:80", "10.0.0.2:80"]);
+        for idle in [
+            "healthCheck: none",
+            "healthCheck: tcp",
+            "healthCheck: tcp, backends: [{ group: dc1, probing: { by: [ENVOYS] } }]",
+        ] {
+            assert_eq!(canaries(&with(idle)), ["10.9.0.1:53"], "{idle}");
+        }
+        let off = plan(
+            "- { name: a, protocol: TCP, healthCheck: tcp, backends: [{ group: dc2 }], probing: { guard: { enabled: false, canaries: ['10.9.0.1:53'] } } }",
+        );
+        assert_eq!(off.canaries.len(), 0);
+    }
+
+    #[test]
+    fn v6_a_canary_and_an_equal_check_are_one_state() {
+        let plan = plan(
+            "- { name: a, protocol: TCP, healthCheck: canary, backends: [{ group: dc2 }], probing: { guard: { canaries: ['10.0.0.2:80'] } } }",
+        );
+        let keys = |keys: Vec<&StateKey>| format!("{keys:?}");
+        assert_eq!(
+            keys(plan.canaries.keys().collect()),
+            keys(plan.targets.keys().collect())
+        );
+    }
+}

@@ -143,7 +143,12 @@ fn a_listener_turns_to_another_service_while_a_new_one_is_still_held(transport: 
         });
         lab.config.push("endpointGroups", group);
     }
-    let service = |name: &str, group: &str| json!({ "name": name, "protocol": "HTTP", "healthCheck": "web", "backends": [{ "group": group }] });
+    let service = |name: &str, group: &str| {
+        json!({
+            "name": name, "protocol": "HTTP", "healthCheck": "web",
+            "backends": [{ "group": group }], "probing": { "by": ["PROBERS"] },
+        })
+    };
     lab.config.push("backendServices", service("cart", "dc2"));
     lab.save();
     lab.envoy

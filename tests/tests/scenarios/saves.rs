@@ -124,7 +124,7 @@ fn a_folder_of_files_is_one_configuration() {
     let fourth = scene.backend(21);
     let more = format!(
         "endpointGroups:\n- name: dc2\n  type: NON_GCP_PRIVATE_IP_PORT\n  endpoints:\n  - {{ address: {}, port: {} }}\n\
-         backendServices:\n- name: cart\n  protocol: HTTP\n  healthCheck: web\n  backends: [{{ group: dc2 }}]\n",
+         backendServices:\n- name: cart\n  protocol: HTTP\n  healthCheck: web\n  backends: [{{ group: dc2 }}]\n  probing: {{ by: [PROBERS] }}\n",
         fourth.address().ip(),
         fourth.address().port()
     );

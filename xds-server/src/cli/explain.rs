@@ -1,11 +1,14 @@
 //! `vitals explain`: what a check, or a service with its check, comes to.
 //!
 //! In: a name, the configuration, and how many vantages and Envoys there are to be. Out: on stdout what is asked and what
-//! passes, within which times a change is found, and what that costs the backends. No server is asked: it is arithmetic
+//! passes, who probes, within which times a change is found, what that costs the backends, and where a service's traffic
+//! goes while endpoints are unhealthy. No server is asked: it is arithmetic
 //! on the configuration, and the same model and plan that `serve` would run.
 
 mod content;
+mod envoys;
 mod figures;
+mod traffic;
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +26,7 @@ use vitals_prober::target::StateKey;
 use super::{print, words};
 use crate::app::EXIT_USAGE;
 use crate::health::registry::EMBEDDED_VANTAGE;
-use crate::model::{AdminState, Model, Service};
+use crate::model::{AdminState, Backend, Endpoint, Model, Service};
 use crate::plan::Plan;
 use crate::publish::WINDOW;
 
@@ -97,13 +100,16 @@ fn explain(model: &Model, name: &str, fleet: Fleet) -> Result<String, String> {
         // A String takes whatever is written.
         subject.write(&mut text, &plan, fleet).unwrap_or_default();
     }
-    if service.is_some_and(|service| service.check.is_none()) {
-        if !text.is_empty() {
-            text.push('\n');
+    if let Some(service) = service {
+        if service.check.is_none() {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&format!(
+                "service {name}: it has no check. Nobody probes its endpoints: they are DISABLED and served (S5, H1).\n"
+            ));
         }
-        text.push_str(&format!(
-            "service {name}: it has no check. Nobody probes its endpoints: they are DISABLED and served (S5, H1).\n"
-        ));
+        traffic::write(&mut text, service).unwrap_or_default();
     }
     Ok(text)
 }
@@ -148,8 +154,13 @@ fn unknown(model: &Model, name: &str) -> String {
 impl Subject<'_> {
     fn write(&self, out: &mut String, plan: &Plan, fleet: Fleet) -> fmt::Result {
         self.write_content(out)?;
-        self.write_detection(out, fleet)?;
-        self.write_load(out, plan, fleet)
+        self.write_who(out)?;
+        let probed = self.backends().any(|(_, backend)| backend.by.probers);
+        if probed || self.backends().next().is_none() {
+            self.write_detection(out, fleet)?;
+            self.write_load(out, plan, fleet)?;
+        }
+        self.write_envoys(out, fleet)
     }
 
     fn write_content(&self, out: &mut String) -> fmt::Result {
@@ -325,10 +336,6 @@ impl Subject<'_> {
                 "  shared with        {shared}: probed once for all (V6)"
             )?;
         }
-        self.write_probers(out, fleet)
-    }
-
-    fn write_probers(&self, out: &mut String, fleet: Fleet) -> fmt::Result {
         let more = match fleet.vantages {
             1 => String::new(),
             n => format!(
@@ -338,12 +345,7 @@ impl Subject<'_> {
         };
         writeln!(
             out,
-            "  who probes         this server, as the vantage {EMBEDDED_VANTAGE:?}{more}"
-        )?;
-        let m = fleet.envoys;
-        writeln!(
-            out,
-            "  Envoys             do not probe yet: they take this server's word, so {m} of them put nothing on a backend"
+            "  from               this server, the vantage {EMBEDDED_VANTAGE:?}{more}"
         )
     }
 
@@ -352,18 +354,17 @@ impl Subject<'_> {
         if self.services.is_empty() {
             return "no service uses it, so nobody is probed".into();
         }
-        let all: Vec<_> = self.services.iter().flat_map(|s| endpoints(s)).collect();
-        let stopped = all
-            .iter()
-            .filter(|e| e.state == AdminState::Stopped)
-            .count();
-        let names: Vec<_> = self.services.iter().map(|s| s.name.as_str()).collect();
+        let probed = || self.backends().filter(|(_, backend)| backend.by.probers);
+        let endpoints: usize = probed().map(|(_, b)| not_stopped(b).count()).sum();
+        let all: usize = probed().map(|(_, b)| b.group.endpoints.len()).sum();
+        let stopped = all - endpoints;
+        let names: BTreeSet<_> = probed().map(|(s, _)| s.name.to_string()).collect();
         let mut text = format!(
             "{} of {}",
-            words::count(all.len() - stopped, "endpoint"),
-            list(names.iter().map(|name| (*name).to_owned()))
+            words::count(endpoints, "endpoint"),
+            list(names.into_iter())
         );
-        if targets < all.len() - stopped {
+        if targets < endpoints {
             let targets = words::count(targets, "target");
             text.push_str(&format!(
                 ", which are {targets}: the same is asked once (V6)"
@@ -376,11 +377,17 @@ impl Subject<'_> {
     }
 }
 
-fn endpoints(service: &Service) -> impl Iterator<Item = &crate::model::Endpoint> {
+fn endpoints(service: &Service) -> impl Iterator<Item = &Endpoint> {
     service
         .backends
         .iter()
         .flat_map(|backend| &backend.group.endpoints)
+}
+
+/// The endpoints of a group that are probed at all (semantics S6).
+fn not_stopped(backend: &Backend) -> impl Iterator<Item = &Endpoint> + Clone {
+    let endpoints = backend.group.endpoints.iter();
+    endpoints.filter(|endpoint| endpoint.state != AdminState::Stopped)
 }
 
 fn list(words: impl Iterator<Item = String>) -> String {

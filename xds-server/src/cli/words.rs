@@ -34,6 +34,11 @@ pub(super) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{plural}")
 }
 
+/// The same of a number that an option gives.
+pub(super) fn count_u32(number: u32, thing: &str) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), thing)
+}
+
 /// What a probe does once it is connected.
 pub(super) fn asks(check: &HealthCheck) -> String {
     let tls = if check.is_tls() { " over TLS" } else { "" };

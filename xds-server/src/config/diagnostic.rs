@@ -145,11 +145,14 @@ impl<'s> Sink<'s> {
     /// Takes a finding in.
     pub(super) fn push(&self, kind: Kind, place: Place, path: &Path<'_>, message: String) {
         let mut found = self.found.borrow_mut();
-        if found.errors.len().max(found.warnings.len()) >= MAX_REPORTED {
-            if kind != Kind::Warning {
+        // Each kind has its own bound: an error behind many warnings must not be lost, for then nothing would be wrong.
+        match kind {
+            Kind::Warning if found.warnings.len() >= MAX_REPORTED => return,
+            Kind::Error | Kind::NotSupported if found.errors.len() >= MAX_REPORTED => {
                 found.unreported += 1;
+                return;
             }
-            return;
+            Kind::Error | Kind::NotSupported | Kind::Warning => {}
         }
         let diagnostic = Diagnostic {
             file: self.file(place).into(),
@@ -306,6 +309,22 @@ mod tests {
         assert_eq!(distance(&chars("kitten"), "sitting"), 3);
         assert_eq!(distance(&chars(""), "abc"), 3);
         assert_eq!(distance(&chars("abc"), "abc"), 0);
+    }
+
+    #[test]
+    fn an_error_behind_any_number_of_warnings_is_told() {
+        let sink = Sink::new(vec!["a.yaml"]);
+        let place = Place {
+            file: 0,
+            line: 1,
+            column: 1,
+        };
+        for _ in 0..20_000 {
+            sink.push(Kind::Warning, place, &Path::Root, "odd".into());
+        }
+        sink.push(Kind::Error, place, &Path::Root, "wrong".into());
+        let (errors, warnings) = sink.finish();
+        assert_eq!((errors.len(), warnings.len()), (1, 10_000));
     }
 
     #[test]

@@ -221,6 +221,9 @@ fn read_region_order(item: &Item<'_>, regions: &BTreeSet<Arc<str>>) -> Vec<Arc<s
     let mut written = 0;
     for item in item.list() {
         written += 1;
+        if written > MAX_REGIONS {
+            continue;
+        }
         let Some(region) = item.text() else { continue };
         if region.is_empty() {
             item.error("an empty name is no region; write one of a group's locality, or drop it");
@@ -229,14 +232,17 @@ fn read_region_order(item: &Item<'_>, regions: &BTreeSet<Arc<str>>) -> Vec<Arc<s
         } else {
             if !regions.contains(region) && !item.sink.is_incomplete() {
                 let hint = item.sink.suggest(region, regions.iter().map(|r| &**r));
+                let hint = if hint.is_empty() {
+                    "; write it as a group's locality has it".into()
+                } else {
+                    hint
+                };
                 item.warning(format!(
-                    "no endpoint group is in the region {}{hint}; write it as a group's locality has it",
+                    "no endpoint group is in the region {}{hint}",
                     quote(region)
                 ));
             }
-            if written <= MAX_REGIONS {
-                order.push(region.into());
-            }
+            order.push(region.into());
         }
     }
     if written > MAX_REGIONS {

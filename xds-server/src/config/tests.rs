@@ -12,6 +12,7 @@ use crate::model::{LbPolicy, ListenerKind, Protocol};
 
 mod bad;
 mod checks;
+mod traffic;
 
 const VITALS: &str = include_str!("testdata/vitals.yaml");
 const FIRST: &str = include_str!("testdata/first.yaml");

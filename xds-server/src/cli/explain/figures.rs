@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use vitals_prober::check::HealthCheck;
 
+use crate::distributed::{INTERVAL_JITTER_PERCENT, initial_jitter};
+
 /// The longest that the first probe of an endpoint waits (semantics S3).
 const FIRST: Duration = Duration::from_secs(1);
 
@@ -62,6 +64,30 @@ pub(super) fn detection(check: &HealthCheck) -> Detection {
         first_word: Bounds {
             best: interval * u32::from(least.saturating_sub(1)),
             worst: interval.min(FIRST) + interval * u32::from(most.saturating_sub(1)) + timeout,
+        },
+    }
+}
+
+/// The bounds of the same check in one Envoy (semantics H7): its interval runs from the end of a check to the start of
+/// the next, and is longer by chance.
+pub(super) fn detection_by_envoy(check: &HealthCheck) -> Detection {
+    let (interval, timeout) = (check.interval(), check.timeout());
+    let longest = interval + interval * INTERVAL_JITTER_PERCENT / 100;
+    let bounds = |threshold: u8, quickest: Duration, slowest: Duration| {
+        let threshold = u32::from(threshold);
+        Bounds {
+            best: interval * threshold.saturating_sub(1) + quickest * threshold,
+            worst: (longest + slowest) * threshold,
+        }
+    };
+    let thresholds = check.thresholds();
+    Detection {
+        silence: bounds(thresholds.unhealthy, timeout, timeout),
+        refusal: bounds(thresholds.unhealthy, Duration::ZERO, Duration::ZERO),
+        recovery: bounds(thresholds.healthy, Duration::ZERO, timeout),
+        first_word: Bounds {
+            best: Duration::ZERO,
+            worst: initial_jitter(check) + timeout,
         },
     }
 }
@@ -127,6 +153,21 @@ mod tests {
                 silence: bounds(5_000, 10_000),
                 refusal: bounds(0, 5_000),
                 recovery: bounds(0, 10_000),
+                first_word: bounds(0, 6_000),
+            }
+        );
+    }
+
+    #[test]
+    fn h7_an_envoy_waits_from_the_end_of_a_check_and_a_little_longer_by_chance() {
+        // 5 s, 5 s, thresholds 2 and 2.
+        let tcp = check(HealthCheckSpec::of(Kind::Tcp));
+        assert_eq!(
+            detection_by_envoy(&tcp),
+            Detection {
+                silence: bounds(15_000, 21_000),
+                refusal: bounds(5_000, 11_000),
+                recovery: bounds(5_000, 21_000),
                 first_word: bounds(0, 6_000),
             }
         );

@@ -11,7 +11,7 @@ healthChecks:
 - { name: both, type: TCP }
 endpointGroups:
 - name: dc1
-  type: NON_GCP_PRIVATE_IP_PORT
+  type: GCE_VM_IP_PORT
   endpoints:
   - { address: 10.0.0.1, port: 80 }
   - { address: 10.0.0.2, port: 80, healthCheckPort: 81 }
@@ -43,6 +43,9 @@ check web: HTTP, profile GCP
   default    checkInterval 5 s, timeout 5 s, healthyThreshold 2, proxyHeader NONE, close RST, http.method GET, \
 http.expectedStatuses 200 (of GCP)
 
+who probes
+  PROBERS            cart/dc1, shop/dc1: their verdict in EDS is the whole truth
+
 found out within     best       worst
   silence            15 s       20 s       3 in a row that take the whole timeout, 5 s
   wrong, refused     10 s       15 s       3 in a row, plus the time that such a probe takes
@@ -54,8 +57,8 @@ load of 1 vantage
   per endpoint       0.2/s      probes, each a connection of its own (P15)
   in all             0.4/s      4 endpoints of cart, shop, which are 2 targets: the same is asked once (V6); 2 STOPPED, not probed
   on each backend    0.2/s      connections
-  who probes         this server, as the vantage \"embedded\"
-  Envoys             do not probe yet: they take this server's word, so 0 of them put nothing on a backend
+  from               this server, the vantage \"embedded\"
+  Envoys             take this server's word, so 0 of them put nothing on a backend
 "
     );
 }
@@ -72,6 +75,7 @@ fn s4_a_service_is_explained_with_its_check() {
         "\n  in all             1.2/s      2 endpoints of lb; 1 STOPPED, not probed\n",
         "the other 2 are assumed: remote vantages are not there yet\n",
         "so 100 of them put nothing on a backend\n",
+        "\n\ntraffic of lb\n  goes to            dc1\n  none healthy       new connections end (FAIL_CLOSED, H5)\n",
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
@@ -95,7 +99,16 @@ fn what_nobody_uses_or_nobody_checks_says_so() {
     }
     assert_eq!(
         explained("plain", 1, 0).unwrap(),
-        "service plain: it has no check. Nobody probes its endpoints: they are DISABLED and served (S5, H1).\n"
+        "\
+service plain: it has no check. Nobody probes its endpoints: they are DISABLED and served (S5, H1).
+
+traffic of plain
+  goes to            dc1
+  none healthy       new connections end (FAIL_CLOSED, H5)
+  chosen by          ROUND_ROBIN
+  connections        stay open while their endpoint is unhealthy (H4)
+  removed            DRAINING for 0 s, then omitted
+"
     );
 }
 
@@ -139,4 +152,136 @@ fleets:
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
+}
+
+const DISTRIBUTED: &str = "
+healthChecks:
+- { name: web, type: HTTP, unhealthyThreshold: 3 }
+- { name: mail, type: TCP, tcp: { response: '220', match: PREFIX } }
+endpointGroups:
+- name: dc1
+  type: NON_GCP_PRIVATE_IP_PORT
+  endpoints:
+  - { address: 10.0.0.1, port: 80 }
+  - { address: 10.0.0.2, port: 80 }
+  - { address: 10.0.0.3, port: 80, state: STOPPED }
+- { name: cloud, type: GCE_VM_IP_PORT, endpoints: [{ address: 10.0.1.1, port: 80 }] }
+backendServices:
+- name: shop
+  healthCheck: web
+  unhealthyResponseCode: 502
+  connectionDraining: 30s
+  backends: [{ group: dc1 }, { group: cloud, failover: true }]
+  failover: { ratio: 0.5, failbackRatio: 0.75, dropTrafficIfUnhealthy: true }
+  sessionAffinity: { type: COOKIE, name: sid }
+- { name: mx, protocol: TCP, healthCheck: mail, whenAllUnhealthy: FAIL_OPEN, backends: [{ group: dc1 }] }
+- { name: far, healthCheck: web, backends: [{ group: dc1, probing: { by: [ENVOYS] } }] }
+";
+
+fn distributed(name: &str) -> String {
+    let loaded = parse_sources(&[Source::new("vitals.yaml", DISTRIBUTED)]).unwrap();
+    let fleet = Fleet {
+        vantages: 1,
+        envoys: 100,
+    };
+    explain(&loaded.model, name, fleet).unwrap()
+}
+
+#[test]
+fn h7_who_probes_and_what_envoys_do_otherwise_is_told() {
+    let text = distributed("shop");
+    let (_, who) = text.split_once("\nwho probes\n").unwrap();
+    assert!(
+        who.starts_with(
+            "  PROBERS, ENVOYS    dc1: both must find an endpoint healthy: an Envoy ANDs its own check with what EDS says (H7)
+  PROBERS            cloud: their verdict in EDS is the whole truth
+
+found out within "
+        ),
+        "{who}"
+    );
+    // The prober's load is of both groups.
+    assert!(
+        who.contains(
+            "  in all             0.6/s      3 endpoints of shop; 1 STOPPED, not probed\n"
+        ),
+        "{who}"
+    );
+    let (_, envoys) = who.split_once("\nan Envoy finds out").unwrap();
+    assert_eq!(
+        envoys,
+        "   best       worst
+  silence            25 s       31.5 s     3 in a row, each after the whole timeout
+  wrong, refused     10 s       16.5 s     3 in a row, plus the time that each takes
+  recovery           5 s        21 s       2 in a row; best: plus the time that each takes
+  first word         0 s        6 s        the first pass decides; until then an endpoint gets no traffic
+
+load of 100 Envoys, at most
+  per endpoint       20/s       every Envoy checks for itself, over a connection of its own; the interval runs from end to start,
+                                plus up to 10 % by chance, and the first checks are spread over 1 s
+  in all             40/s       2 endpoints of shop; what services share is checked for each
+
+not as a prober's (H7)
+  the interval runs from the end of a check to the start of the next (S3: start to start)
+  every interval is up to 10 % longer by chance, and the first check waits up to min(interval, 1 s)
+  a fault of the Envoy's own machine counts against the endpoint (P16: INCONCLUSIVE)
+  a check passes at the end of the body (P4: at the end of the headers, or at the string)
+  a status of 600 or more ejects at once, whatever the threshold (S1)
+
+traffic of shop
+  goes to            dc1
+  fails over to      cloud, while less than 50 % of the primaries are healthy; back when 75 % are (H2)
+  none healthy       in either pool: HTTP 502 (dropTrafficIfUnhealthy, H3)
+  chosen by          MAGLEV of the cookie \"sid\"
+  connections        stay open while their endpoint is unhealthy (H4)
+  removed            DRAINING for 30 s, then omitted
+"
+    );
+}
+
+#[test]
+fn h7_what_only_envoys_check_is_no_load_of_a_prober() {
+    let text = distributed("far");
+    assert!(
+        text.contains(
+            "who probes\n  ENVOYS             dc1: each Envoy for itself; EDS says HEALTHY of every endpoint (H1)\n\nan Envoy finds out"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("load of 1 vantage"), "{text}");
+    // Over all services: the prober's targets are those of shop alone, the Envoys check dc1 for either.
+    let check = distributed("web");
+    for part in [
+        "  PROBERS, ENVOYS    shop/dc1: ",
+        "  PROBERS            shop/cloud: ",
+        "  ENVOYS             far/dc1: ",
+        "  in all             0.6/s      3 endpoints of shop; ",
+        "  in all             80/s       4 endpoints of far, shop; ",
+    ] {
+        assert!(check.contains(part), "{part:?} in {check}");
+    }
+}
+
+#[test]
+fn h7_what_keeps_envoys_from_a_check_is_told() {
+    let text = distributed("mx");
+    for part in [
+        "  PROBERS            dc1: their verdict in EDS is the whole truth
+  Envoys             cannot run it: tcp.match: Envoy looks for the string anywhere in the answer, and cannot tell PREFIX; \
+write match: CONTAINS\n",
+        "  Envoys             take this server's word, so 100 of them put nothing on a backend\n",
+        "  none healthy       all endpoints share it (FAIL_OPEN, H6)\n",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+#[test]
+fn many_groups_are_counted() {
+    let names: Vec<String> = (0..10).map(|i| format!("g{i}")).collect();
+    assert_eq!(envoys::some(&names[..2]), "g0, g1");
+    assert_eq!(
+        envoys::some(&names),
+        "g0, g1, g2, g3, g4, g5, g6, g7 and 2 more"
+    );
 }

@@ -21,6 +21,8 @@ pub(super) struct Backends {
     pub(super) primaries: usize,
     /// How many are written as failover, wrong ones too.
     pub(super) failovers: usize,
+    /// Whether one of them says neither, in a wrong form.
+    pub(super) unclear: bool,
     /// Whether Envoys do not check a group only because they cannot run the check (semantics H7).
     pub(super) fell_back: bool,
 }
@@ -60,10 +62,13 @@ pub(super) fn read(
             .get("capacity")
             .and_then(|i| i.number(0.0..=1.0))
             .unwrap_or(1.0);
-        let failover = fields
-            .get("failover")
-            .and_then(|i| i.boolean())
-            .unwrap_or_default();
+        let failover = match fields.get("failover").map(|i| i.boolean()) {
+            None => false,
+            Some(written) => {
+                read.unclear |= written.is_none();
+                written.unwrap_or_default()
+            }
+        };
         let pool = if failover {
             &mut read.failovers
         } else {

@@ -39,6 +39,7 @@ pub(super) fn read(
 fn read_failover(fields: &Fields<'_>, asked: &Asked, backends: &Backends) -> Option<Failover> {
     if backends.failovers > 0
         && backends.primaries == 0
+        && !backends.unclear
         && let Some(item) = fields.get("backends")
     {
         item.error(
@@ -57,6 +58,7 @@ fn read_failover(fields: &Fields<'_>, asked: &Asked, backends: &Backends) -> Opt
     let block = fields.get("failover");
     if let Some(item) = &block
         && backends.failovers == 0
+        && !backends.unclear
     {
         item.misplaced(
             "no backend is failover, so there is nothing to fail over to; write failover: true at one of backends, or \
