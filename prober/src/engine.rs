@@ -21,6 +21,7 @@
 mod limits;
 mod reports;
 mod timers;
+mod waiting;
 mod worker;
 
 use std::io;
@@ -79,6 +80,8 @@ pub struct Report {
     pub outcome: Outcome,
     /// When that probe ended.
     pub at: SystemTime,
+    /// Grows with every report on the target; of two, the larger is the newer.
+    pub serial: u64,
 }
 
 /// A running engine. Dropping it stops the workers and waits for them.

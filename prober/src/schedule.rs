@@ -115,6 +115,12 @@ impl Schedule {
         self.ready
     }
 
+    /// Whether the first probe of a never-judged target is still to come.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.first
+    }
+
     /// From when on a start is too late; `None` for a first probe, which is better late than never.
     #[must_use]
     pub fn late_from(&self, allowance: Duration) -> Option<Instant> {

@@ -7,19 +7,21 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::check::{HealthCheck, Protocol, is_dns_name};
+use crate::clock;
 use crate::outcome::{Outcome, ProbeResult, Reason};
 use crate::tally::Tally;
 use crate::wire;
 
 /// Semantics V6: the hash of (probed address, port, effective host, check content). Names, weights and localities are
-/// not in it, so services that ask the same of the same address share one state.
+/// not in it, so services that ask the same of the same address share one state. Bytes, not a number: a number of
+/// sixteen bytes would make everything that holds a key larger by its alignment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StateKey(u128);
+pub struct StateKey([u8; 16]);
 
 impl StateKey {
     /// The key of what is asked of `address` under these names.
@@ -38,19 +40,19 @@ impl StateKey {
         if let Some(sni) = &names.sni {
             add(sni.as_bytes());
         }
-        Self(xxh3_128(&bytes))
+        Self(xxh3_128(&bytes).to_be_bytes())
     }
 
     /// The key as bytes, for the store and the wire.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
-        self.0.to_be_bytes()
+        self.0
     }
 
     /// The key from its bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(u128::from_be_bytes(bytes))
+        Self(bytes)
     }
 
     /// A number spread evenly over all keys, for phases and shards.
@@ -60,13 +62,14 @@ impl StateKey {
         reason = "half of the hash is as good a hash"
     )]
     pub fn spread(self) -> u64 {
-        (self.0 ^ (self.0 >> 64)) as u64
+        let number = u128::from_be_bytes(self.0);
+        (number ^ (number >> 64)) as u64
     }
 }
 
 impl fmt::Debug for StateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StateKey({:032x})", self.0)
+        write!(f, "StateKey({:032x})", u128::from_be_bytes(self.0))
     }
 }
 
@@ -75,9 +78,12 @@ impl fmt::Debug for StateKey {
 #[derive(Debug, Default)]
 pub struct Pulse {
     last_judged_ms: AtomicU64,
+    /// By this process's monotonic clock, since [`clock::epoch`].
+    heard_us: AtomicU64,
     latency_us: AtomicU64,
-    /// The last probe that did not pass. A std mutex: taken for moments, and only by probes that did not pass.
-    failure: Mutex<Option<Failure>>,
+    /// The last probe that did not pass; boxed, because most targets have none. A std mutex: taken for moments, and only
+    /// by probes that did not pass.
+    failure: Mutex<Option<Box<Failure>>>,
 }
 
 /// A probe that did not pass, or that said nothing.
@@ -100,7 +106,7 @@ impl Pulse {
             result: outcome.result,
             reason: outcome.reason.clone(),
         };
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(failure));
     }
 
     /// The last probe that did not pass; `None` when all have.
@@ -109,11 +115,18 @@ impl Pulse {
         self.failure
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+            .as_deref()
+            .cloned()
     }
 
-    /// Notes a judged (not INCONCLUSIVE) probe that ended at `at` after `latency`.
-    pub fn beat(&self, at: SystemTime, latency: Duration) {
+    /// Notes a judged (not INCONCLUSIVE) probe that ended at `at` after `latency`, and of which this process heard at
+    /// `heard`: where the prober is elsewhere, its wall clock is not to be relied on (semantics V1).
+    pub fn beat(&self, at: SystemTime, heard: Instant, latency: Duration) {
+        let since_epoch = heard.saturating_duration_since(clock::epoch());
+        self.heard_us.store(
+            u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
         let ms = at
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
@@ -124,6 +137,16 @@ impl Pulse {
         );
         self.last_judged_ms
             .store(u64::try_from(ms).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// When this process heard of the last judged probe; `None` before the first.
+    #[must_use]
+    pub fn heard(&self) -> Option<Instant> {
+        if self.last_judged_ms.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let since_epoch = Duration::from_micros(self.heard_us.load(Ordering::Relaxed));
+        clock::epoch().checked_add(since_epoch)
     }
 
     /// When the last judged probe ended and how long it took; `None` before the first.

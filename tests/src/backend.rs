@@ -2,7 +2,7 @@
 //!
 //! In: an address and, later, changes of [`Mode`]. Out: answers that name the backend, counts of requests, and the time of
 //! each probe. A request for [`PROBE_PATH`] is a probe; everything else is traffic and is answered with 200 in every mode
-//! but `Silent` and `Closed`.
+//! but `TrafficStatus`, `Silent` and `Closed`.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -42,6 +42,8 @@ pub enum Mode {
     Healthy,
     /// Answers probes with this status, traffic with 200.
     ProbeStatus(u16),
+    /// Answers traffic with this status, probes with 200: only its clients see that something is wrong.
+    TrafficStatus(u16),
     /// Accepts connections and reads, but never answers.
     Silent,
     /// Nothing listens and all connections are reset or closed: the process is dead.
@@ -195,7 +197,8 @@ async fn answer(
     let status = match mode {
         Mode::Silent => std::future::pending().await,
         Mode::ProbeStatus(status) if probe => status,
-        Mode::Healthy | Mode::ProbeStatus(_) | Mode::Closed => 200,
+        Mode::TrafficStatus(status) if !probe => status,
+        Mode::Healthy | Mode::ProbeStatus(_) | Mode::TrafficStatus(_) | Mode::Closed => 200,
     };
     let response = Response::builder()
         .status(status)

@@ -4,6 +4,7 @@
 //! and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
 
 pub mod api;
+mod json;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use vitals_prober::clock;
 
 use crate::ads::clients::Clients;
 use crate::health::HealthView;
@@ -55,6 +57,7 @@ pub async fn serve(
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
+        .route("/v1/services", get(services))
         .route("/v1/endpoints", get(endpoints))
         .route("/v1/clients", get(clients))
         .with_state(admin);
@@ -88,9 +91,14 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     }
 }
 
-async fn endpoints(State(admin): State<Admin>) -> Json<Vec<api::Endpoint>> {
+async fn endpoints(State(admin): State<Admin>) -> Response {
     let view = Arc::clone(&admin.health.borrow());
-    Json(api::endpoints(&view))
+    json::array(api::endpoints(&view, clock::now()))
+}
+
+async fn services(State(admin): State<Admin>) -> Json<Vec<api::Service>> {
+    let view = Arc::clone(&admin.health.borrow());
+    Json(api::services(&view))
 }
 
 async fn clients(State(admin): State<Admin>) -> Json<Vec<api::Client>> {

@@ -16,6 +16,7 @@
 mod attached;
 mod checks;
 mod diagnostic;
+mod envoy;
 mod fleets;
 mod groups;
 mod hosts;

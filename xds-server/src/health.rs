@@ -2,14 +2,20 @@
 //!
 //! In: the model, the reports of probers, what the store remembers. Out: a [`HealthView`], immutable, one value per
 //! service behind an `Arc`, which `resources` renders and `admin` shows. The work is done in `registry` (state) and
-//! `quorum` (one decision). Everything here is pure: time is an argument, and what follows from a change (logs, store,
-//! snapshots) is returned, not done.
+//! `quorum`, `guard` and `failover` (one decision each). Everything here is pure: time is an argument, and what follows
+//! from a change (logs, store, snapshots) is returned, not done.
+//!
+//! ```text
+//! reports ─► votes ─► guard: whom is believed ─► quorum: status of each endpoint ─► failover: which of them take traffic
+//! ```
 
+pub mod failover;
+pub mod guard;
 pub mod quorum;
 pub mod registry;
+pub mod rule;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,7 +24,10 @@ use vitals_prober::outcome::{Reason, Times};
 use vitals_prober::tally::Verdict;
 use vitals_prober::target::Pulse;
 
-use crate::model::{Backend, Locality, Name, ProbedBy};
+use self::failover::{Pools, Why};
+use self::guard::Abstention;
+pub use self::rule::Rule;
+use crate::model::{Backend, EndpointGroup, Name, ProbedBy};
 
 /// The two clocks, read together at the edge.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +95,8 @@ pub enum DetailedStatus {
     Draining,
     /// Not judged yet.
     Probing,
+    /// Only Envoys check it, each for itself: this server knows nothing of it.
+    Unknown,
     /// Its service has no check.
     Disabled,
     /// Its machine is stopped.
@@ -102,6 +113,7 @@ impl DetailedStatus {
             Self::Timeout => "TIMEOUT",
             Self::Draining => "DRAINING",
             Self::Probing => "PROBING",
+            Self::Unknown => "UNKNOWN",
             Self::Disabled => "DISABLED",
             Self::Stopped => "STOPPED",
         }
@@ -114,61 +126,6 @@ impl From<Verdict> for DetailedStatus {
             Verdict::Healthy => Self::Healthy,
             Verdict::Unhealthy => Self::Unhealthy,
             Verdict::Timeout => Self::Timeout,
-        }
-    }
-}
-
-/// Why an endpoint has the status that it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// Semantics V2: so many of the fresh votes are for the verdict.
-    Majority {
-        /// Votes for the verdict.
-        votes: usize,
-        /// Fresh votes.
-        of: usize,
-    },
-    /// Semantics V3: the fresh votes are tied; the present status stays.
-    Tie,
-    /// Semantics V3: too few fresh votes; the present status stays.
-    Pinned,
-    /// Semantics V8: the present check has not judged yet, or the endpoint came back while it was draining; the status
-    /// before stays.
-    PreviousCheck,
-    /// Design 5.3: not judged yet, and another endpoint of the service is healthy.
-    AwaitingFirstSuccess,
-    /// Design 5.3: not judged yet, and no endpoint of the service is known to be healthy.
-    BenefitOfDoubt,
-    /// Semantics H1: the service has no check.
-    NoCheck,
-    /// Semantics H1: `state: DRAINING`.
-    AdminDraining,
-    /// Semantics S6: `state: STOPPED`.
-    AdminStopped,
-    /// Semantics S6: weight 0, or a group without capacity.
-    NoWeight,
-    /// Design 5.6: removed from the configuration; leaves when `connectionDraining` is over.
-    Removed,
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Majority { votes, of } => write!(f, "V2 majority {votes} of {of}"),
-            Self::Tie => f.write_str("V3 votes are tied, the status stays"),
-            Self::Pinned => f.write_str("V3 pinned: too few fresh votes, the status stays"),
-            Self::PreviousCheck => f.write_str(
-                "V8 not judged yet since the check or the endpoint came: the status before stays",
-            ),
-            Self::AwaitingFirstSuccess => f.write_str("S2 not judged yet, others are healthy"),
-            Self::BenefitOfDoubt => {
-                f.write_str("S2 not judged yet and none known to be healthy: served until judged")
-            }
-            Self::NoCheck => f.write_str("H1 the service has no check"),
-            Self::AdminDraining => f.write_str("H1 state: DRAINING"),
-            Self::AdminStopped => f.write_str("S6 state: STOPPED"),
-            Self::NoWeight => f.write_str("S6 weight 0"),
-            Self::Removed => f.write_str("removed from the configuration, draining"),
         }
     }
 }
@@ -200,6 +157,15 @@ impl Pool {
             Self::Primary
         }
     }
+
+    /// The name in logs and JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Primary => "PRIMARY",
+            Self::Failover => "FAILOVER",
+        }
+    }
 }
 
 /// Which endpoints of a service take traffic, beyond the status of each (semantics H2, H3, H5, H6).
@@ -219,19 +185,28 @@ pub struct ServiceView {
     pub held: bool,
     /// Which endpoints take traffic.
     pub routing: Routing,
-    /// Its endpoints in the order of the configuration, then those that are leaving.
-    pub endpoints: Vec<EndpointView>,
+    /// Why.
+    pub why: Why,
+    /// Since when the routing is so; `None` before it was decided for the first time.
+    pub since: Option<SystemTime>,
+    /// How its pools stand.
+    pub pools: Pools,
+    /// How many statuses stand without enough fresh votes (semantics V3).
+    pub pinned: usize,
+    /// The vantages that abstain from voting on its endpoints (semantics V5).
+    pub abstaining: Vec<Arc<Abstention>>,
+    /// Its endpoints in the order of the configuration, then those that are leaving. One that nothing was said of is the
+    /// same value as in the view before.
+    pub endpoints: Vec<Arc<EndpointView>>,
 }
 
 /// The health of one endpoint of one service.
 #[derive(Clone, Debug)]
 pub struct EndpointView {
-    /// The group that it belongs to.
-    pub group: Name,
+    /// The group that it belongs to, which says where it is.
+    pub group: Arc<EndpointGroup>,
     /// Where traffic goes.
     pub address: SocketAddr,
-    /// Where it is.
-    pub locality: Locality,
     /// The pool that it belongs to.
     pub pool: Pool,
     /// Who checks it; `None`: nobody.
@@ -245,15 +220,27 @@ pub struct EndpointView {
     /// What people are told.
     pub detailed: DetailedStatus,
     /// What the deciding probe met; `None` where no probe decided.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
     /// Since when it has its detailed status.
     pub since: SystemTime,
     /// Why it has it.
     pub rule: Rule,
-    /// Whether the status stands without enough fresh votes (semantics V3).
-    pub pinned: bool,
+    /// Since when the status stands without enough fresh votes (semantics V3); `None`: it does not.
+    pub pinned: Option<SystemTime>,
     /// What each vantage says.
     pub votes: Vec<VoteView>,
+}
+
+impl EndpointView {
+    /// Whether new requests go there, as far as this server decides it.
+    #[must_use]
+    pub fn takes_traffic(&self, routing: Routing) -> bool {
+        match self.status {
+            Some(EdsStatus::Healthy) => routing.open || self.pool == routing.active,
+            Some(EdsStatus::Unhealthy | EdsStatus::Timeout) => routing.open,
+            Some(EdsStatus::Draining) | None => false,
+        }
+    }
 }
 
 /// One vantage's vote on an endpoint.
@@ -264,13 +251,17 @@ pub struct VoteView {
     /// The verdict; `None` is not judged yet.
     pub verdict: Option<Verdict>,
     /// What the probe that made the verdict met.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
     /// Since when it stands; `None` while there is none.
     pub since: Option<SystemTime>,
     /// Consecutive probes that speak against the verdict.
     pub opposing: u8,
-    /// Whether it counts (semantics V1).
+    /// When this server heard of the turn that made it.
+    pub turned: Option<Instant>,
+    /// Whether it is fresh (semantics V1); one that is not does not count.
     pub fresh: bool,
+    /// That the vantage is doubted (semantics V5); then it does not count either.
+    pub abstains: Option<Arc<Abstention>>,
     /// The last signs of life of its probing.
     pub pulse: Arc<Pulse>,
 }
@@ -289,13 +280,26 @@ pub struct Transition {
     /// The status now.
     pub to: DetailedStatus,
     /// The deciding probe, where one decided.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
     /// How long its steps took.
     pub times: Option<Times>,
     /// The vantage that made it.
     pub vantage: Option<Arc<str>>,
     /// Why.
     pub rule: Rule,
+}
+
+/// The routing of a service has changed (semantics H2, H3, H6).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rerouting {
+    /// The service.
+    pub service: Name,
+    /// What it was.
+    pub from: Routing,
+    /// What it is.
+    pub to: Routing,
+    /// Why.
+    pub why: Why,
 }
 
 /// Semantics V1: how long a vote is fresh after the last judged probe.

@@ -17,7 +17,7 @@ use vitals_prober::check::HealthCheck;
 use vitals_prober::engine::Recorder;
 use vitals_prober::outcome::{Outcome, ProbeResult};
 
-use crate::health::{DetailedStatus, EdsStatus, HealthView, Transition};
+use crate::health::{DetailedStatus, EdsStatus, HealthView, Pool, Transition};
 use crate::model::Name;
 use crate::snapshot::ResourceType;
 use crate::stream::Transport;
@@ -43,6 +43,16 @@ struct ChangeLabels {
 struct StatusLabels {
     service: String,
     status: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ServiceLabels {
+    service: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct VantageLabels {
+    vantage: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -79,6 +89,10 @@ pub struct Metrics {
     probe_lateness: Histogram,
     verdict_changes: Family<ChangeLabels, Counter>,
     endpoints: Family<StatusLabels, Gauge>,
+    pinned: Family<ServiceLabels, Gauge>,
+    failover: Family<ServiceLabels, Gauge>,
+    open: Family<ServiceLabels, Gauge>,
+    guard: Family<VantageLabels, Gauge>,
     streams: Family<TransportLabels, Gauge>,
     pushes: Family<TypeLabels, Counter>,
     nacks: Family<TypeLabels, Counter>,
@@ -99,6 +113,10 @@ impl Metrics {
             probe_lateness: Seconds.new_metric(),
             verdict_changes: Family::default(),
             endpoints: Family::default(),
+            pinned: Family::default(),
+            failover: Family::default(),
+            open: Family::default(),
+            guard: Family::default(),
             streams: Family::default(),
             pushes: Family::default(),
             nacks: Family::default(),
@@ -131,6 +149,26 @@ impl Metrics {
             "endpoints",
             "Endpoints by the status that EDS says",
             metrics.endpoints.clone(),
+        );
+        r.register(
+            "endpoints_pinned",
+            "Endpoints whose status stands without enough fresh votes (V3)",
+            metrics.pinned.clone(),
+        );
+        r.register(
+            "failover_active",
+            "1 while the failover backends take the traffic (H2)",
+            metrics.failover.clone(),
+        );
+        r.register(
+            "fail_open_active",
+            "1 while all endpoints share the traffic because none is healthy (H3, H6)",
+            metrics.open.clone(),
+        );
+        r.register(
+            "guard_active",
+            "Guard policies under which the vantage abstains (V5)",
+            metrics.guard.clone(),
         );
         r.register("xds_streams", "Open xDS streams", metrics.streams.clone());
         r.register("xds_pushes", "xDS responses sent", metrics.pushes.clone());
@@ -198,6 +236,12 @@ impl Metrics {
     pub fn set_endpoints(&self, view: &HealthView, services: &BTreeSet<Name>, model_is_new: bool) {
         if model_is_new {
             self.endpoints.clear();
+            self.failover.clear();
+            self.open.clear();
+            self.pinned.clear();
+            for (name, service) in &view.services {
+                self.set_pinned(name, service.pinned);
+            }
         }
         for (name, service) in services
             .iter()
@@ -212,6 +256,16 @@ impl Metrics {
                     .map_or(DetailedStatus::Stopped.as_str(), EdsStatus::as_str);
                 *counts.entry(status).or_default() += 1;
             }
+            for (family, value) in [
+                (
+                    &self.failover,
+                    i64::from(service.routing.active == Pool::Failover),
+                ),
+                (&self.open, i64::from(service.routing.open)),
+            ] {
+                let service = name.as_str().into();
+                family.get_or_create(&ServiceLabels { service }).set(value);
+            }
             for (status, count) in counts {
                 self.endpoints
                     .get_or_create(&StatusLabels {
@@ -220,6 +274,25 @@ impl Metrics {
                     })
                     .set(count);
             }
+        }
+    }
+
+    /// How many endpoints of a service are pinned now.
+    pub fn set_pinned(&self, service: &Name, endpoints: usize) {
+        let service = service.as_str().into();
+        self.pinned
+            .get_or_create(&ServiceLabels { service })
+            .set(i64::try_from(endpoints).unwrap_or(i64::MAX));
+    }
+
+    /// Under how many guard policies each vantage abstains; one that is not among them is gone.
+    pub fn set_guards(&self, abstaining: BTreeMap<Arc<str>, usize>) {
+        self.guard.clear();
+        for (vantage, policies) in abstaining {
+            let vantage = (*vantage).into();
+            self.guard
+                .get_or_create(&VantageLabels { vantage })
+                .set(i64::try_from(policies).unwrap_or(i64::MAX));
         }
     }
 

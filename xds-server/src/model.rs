@@ -151,12 +151,17 @@ impl Service {
         self.check.is_some() && self.backends.iter().any(|backend| backend.by.envoys)
     }
 
+    /// All its endpoints, each with its group, in the order of writing.
+    pub fn endpoints(&self) -> impl Iterator<Item = (&Backend, &Endpoint)> {
+        self.backends.iter().flat_map(|backend| {
+            let endpoints = backend.group.endpoints.iter();
+            endpoints.map(move |endpoint| (backend, endpoint))
+        })
+    }
+
     /// The serving addresses of all its endpoints.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.backends
-            .iter()
-            .flat_map(|backend| &backend.group.endpoints)
-            .map(|endpoint| endpoint.address)
+        self.endpoints().map(|(_, endpoint)| endpoint.address)
     }
 
     /// The share of traffic of one endpoint; `None`: no new requests (semantics S6; Envoy refuses a weight of 0).

@@ -5,7 +5,7 @@
 //! only Envoys check is not in it. The canaries of the guards are, apart: they speak for vantages, not for endpoints.
 //! Pure. Which vantage probes a target is not decided yet: there is one, the embedded prober.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,9 @@ const CANARY_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Plan {
     /// Every target once.
     pub targets: BTreeMap<StateKey, PlannedTarget>,
-    /// The key of every probed endpoint, by service and serving address.
-    pub keys: BTreeMap<Name, BTreeMap<SocketAddr, StateKey>>,
+    /// By service, the keys of its endpoints in the order of [`Service::endpoints`](crate::model::Service::endpoints);
+    /// `None` is not probed.
+    pub keys: BTreeMap<Name, Vec<Option<StateKey>>>,
     /// Every canary once (semantics V5). One that a service asks the same of is in `targets` too, under the same key: it
     /// is one state, probed once.
     pub canaries: BTreeMap<StateKey, PlannedCanary>,
@@ -48,8 +49,17 @@ pub struct PlannedTarget {
     pub names: Names,
     /// What it asks.
     pub check: Arc<HealthCheck>,
-    /// The services whose endpoints it speaks for.
-    pub services: BTreeSet<Name>,
+    /// The endpoints that it speaks for.
+    pub places: Vec<Place>,
+}
+
+/// An endpoint of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The service.
+    pub service: Name,
+    /// Which of its endpoints, in the order of [`Service::endpoints`](crate::model::Service::endpoints).
+    pub endpoint: usize,
 }
 
 impl Plan {
@@ -60,30 +70,27 @@ impl Plan {
         plan.add_canaries(model);
         for service in model.services.values() {
             let keys = plan.keys.entry(service.name.clone()).or_default();
-            let Some(named) = &service.check else {
-                continue;
-            };
-            let check = &named.check;
-            for endpoint in service
-                .backends
-                .iter()
-                .filter(|backend| backend.by.probers)
-                .flat_map(|backend| &backend.group.endpoints)
-            {
-                if endpoint.state == AdminState::Stopped {
+            for (at, (backend, endpoint)) in service.endpoints().enumerate() {
+                let check = service.check.as_ref().map(|named| &named.check);
+                let probed = backend.by.probers && endpoint.state != AdminState::Stopped;
+                let Some(check) = check.filter(|_| probed) else {
+                    keys.push(None);
                     continue;
-                }
+                };
                 let address = endpoint.probe_address(check);
                 let names = Names::new(check, None, address);
                 let key = StateKey::new(address, &names, check);
-                keys.insert(endpoint.address, key);
+                keys.push(Some(key));
                 let target = plan.targets.entry(key).or_insert_with(|| PlannedTarget {
                     address,
                     names,
                     check: Arc::clone(check),
-                    services: BTreeSet::new(),
+                    places: Vec::new(),
                 });
-                target.services.insert(service.name.clone());
+                target.places.push(Place {
+                    service: service.name.clone(),
+                    endpoint: at,
+                });
             }
         }
         plan
@@ -161,7 +168,8 @@ backendServices:
         );
         assert_eq!(targets(&one), ["10.0.0.2:80"]);
         let name = Name::new("a").unwrap();
-        assert_eq!(addresses(one.keys[&name].keys()), ["10.0.0.2:80"]);
+        let probed: Vec<bool> = one.keys[&name].iter().map(Option::is_some).collect();
+        assert_eq!(probed, [false, true, false]);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! Not here: what any of it means. Health is `health`'s, form is `resources`'s.
 
 mod assemble;
+mod journal;
 mod rendering;
 
 use std::collections::BTreeSet;
@@ -24,16 +25,23 @@ use tokio::sync::{mpsc, watch};
 use vitals_prober::clock;
 use vitals_prober::engine::{Engine, Report};
 
+use self::journal::Journal;
 use self::rendering::Rendering;
-use crate::health::registry::{Registry, Update};
-use crate::health::{HealthView, Now, Transition};
+use crate::health::guard::Event;
+use crate::health::registry::{EMBEDDED_VANTAGE, Registry, Update};
+use crate::health::{HealthView, Now, Rerouting};
 use crate::metrics::Metrics;
 use crate::model::{Model, Name};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 
-/// How long further changes are gathered after one went out, at least; where rendering takes long, four times as long.
+/// How long further changes are gathered after one went out, at least; where publishing takes long, four times as long, up
+/// to [`MAX_WINDOW`].
 pub const WINDOW: Duration = Duration::from_millis(20);
+
+/// How long changes are gathered at most, unless publishing itself takes longer: on a machine that is short of processor
+/// time, all of it takes long, and waiting does not make it shorter.
+const MAX_WINDOW: Duration = Duration::from_millis(500);
 
 /// How often stale votes are looked for (semantics V1), and endpoints counted.
 const TICK: Duration = Duration::from_secs(1);
@@ -71,6 +79,7 @@ pub async fn run(
     outputs: Outputs,
 ) {
     let mut rendering = Rendering::default();
+    let mut journal = Journal::start();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut batch = Vec::with_capacity(BATCH);
@@ -99,15 +108,16 @@ pub async fn run(
                     tracing::error!("the probe engine has stopped; statuses stay as they are until the server is restarted");
                     probing = false;
                 }
+                let now = now();
                 for report in batch.drain(..) {
-                    publisher.registry.on_report(report);
+                    publisher.registry.on_report(EMBEDDED_VANTAGE, report, now);
                 }
             }
             _ = tick.tick() => {
                 publisher.registry.tick(now());
                 publisher.metrics.set_engine_faults(publisher.engine.faults());
             }
-            () = sleep_until(wake_at) => publisher.registry.tick(now()),
+            () = sleep_until(wake_at) => publisher.registry.expire(now()),
         }
         if !publisher.registry.is_touched() && !rendering.model_is_new() {
             continue;
@@ -118,23 +128,39 @@ pub async fn run(
             continue;
         }
         let update = publisher.registry.update(now());
-        publish(&publisher, &mut rendering, update, oldest, &outputs);
+        publish(
+            &publisher,
+            &mut rendering,
+            &mut journal,
+            update,
+            oldest,
+            &outputs,
+        );
         caused_at = None;
         // A service of very many endpoints takes long to render; reports must still be read and deadlines met meanwhile.
         let took = clock::now().saturating_duration_since(moment);
-        may_publish_at = moment + WINDOW.max(took * 4);
+        may_publish_at = moment + took + window_after(took);
     }
     publisher.engine.shutdown();
     // What the engine's last reports said is still worth storing.
     while let Ok(report) = reports.try_recv() {
-        publisher.registry.on_report(report);
+        publisher
+            .registry
+            .on_report(EMBEDDED_VANTAGE, report, now());
     }
     let update = publisher.registry.update(now());
     report(&update, &publisher.metrics);
+    journal.write(update.transitions);
     if let Some(store) = publisher.store {
         store.write(update.changes);
         store.close().await;
     }
+    journal.close().await;
+}
+
+/// How long changes are gathered after a publication that took so long.
+fn window_after(took: Duration) -> Duration {
+    (took * 4).clamp(WINDOW, MAX_WINDOW.max(took))
 }
 
 async fn sleep_until(at: Option<tokio::time::Instant>) {
@@ -154,11 +180,13 @@ fn now() -> Now {
 fn publish(
     publisher: &Publisher,
     rendering: &mut Rendering,
+    journal: &mut Journal,
     mut update: Update,
     caused_at: Instant,
     outputs: &Outputs,
 ) {
     report(&update, &publisher.metrics);
+    journal.write(std::mem::take(&mut update.transitions));
     if let Some(store) = &publisher.store {
         store.write(std::mem::take(&mut update.changes));
     }
@@ -166,6 +194,9 @@ fn publish(
     publisher
         .metrics
         .set_endpoints(&view, &update.services, rendering.model_is_new());
+    publisher
+        .metrics
+        .set_guards(publisher.registry.abstaining());
     if rendering.render(&update.services, &view) {
         match rendering.assemble() {
             Ok(fleets) => drop(
@@ -182,11 +213,10 @@ fn publish(
     outputs.health.send_replace(Arc::new(view));
 }
 
-/// Logs and counts what changed (semantics S7).
+/// Counts transitions, and says what holds for whole services now.
 fn report(update: &Update, metrics: &Metrics) {
     for transition in &update.transitions {
         metrics.transition(transition);
-        log(transition);
     }
     for service in &update.benefit_of_doubt {
         tracing::warn!(
@@ -194,35 +224,46 @@ fn report(update: &Update, metrics: &Metrics) {
             "no endpoint is known to be healthy and some are not judged yet; those are served until they are judged"
         );
     }
+    for (service, endpoints) in &update.pinned_now {
+        metrics.set_pinned(service, *endpoints);
+    }
     for service in &update.unpinned {
         tracing::info!(%service, "there are enough fresh votes again: statuses follow them");
     }
     for (service, endpoints) in &update.pinned {
         tracing::warn!(%service, endpoints, "too few fresh votes (V3): statuses are pinned to what they were");
     }
+    for event in &update.guards {
+        match event {
+            Event::Started(abstention) => tracing::warn!(
+                vantage = &*abstention.vantage,
+                "guard (V5): {abstention}; its votes do not count, and what it turned is undone where no others decide"
+            ),
+            Event::Ended(abstention, why) => tracing::warn!(
+                vantage = &*abstention.vantage,
+                %why,
+                "guard (V5): the votes of {} count again: {why}", abstention.vantage
+            ),
+        }
+    }
+    for rerouting in &update.rerouted {
+        log_rerouting(rerouting);
+    }
 }
 
-fn log(transition: &Transition) {
-    // To the microsecond: more is noise, and binary fractions read badly.
-    let ms = |time: Option<Duration>| time.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3);
-    let (reason, times) = (transition.reason.as_ref(), transition.times);
-    tracing::info!(
-        service = %transition.service,
-        group = %transition.group,
-        address = %transition.address.ip(),
-        port = transition.address.port(),
-        previous = transition.from.as_str(),
-        status = transition.to.as_str(),
-        code = reason.map(|reason| reason.code.as_str()),
-        layer = reason.map(|reason| reason.code.layer().as_str()),
-        text = reason.map(|reason| &*reason.text),
-        connect_ms = ms(times.and_then(|times| times.connect)),
-        first_byte_ms = ms(times.and_then(|times| times.first_byte)),
-        total_ms = ms(times.map(|times| times.total)),
-        vantage = transition.vantage.as_deref(),
-        rule = transition.rule.to_string(),
-        "endpoint {} → {}", transition.from.as_str(), transition.to.as_str(),
-    );
+fn log_rerouting(rerouting: &Rerouting) {
+    let Rerouting {
+        service,
+        from,
+        to,
+        why,
+    } = rerouting;
+    let (was, is) = (from.active.as_str(), to.active.as_str());
+    if from.active != to.active {
+        tracing::warn!(%service, previous = was, pool = is, open = to.open, rule = %why, "traffic goes from {was} to {is}: {why}");
+    } else {
+        tracing::warn!(%service, pool = is, open = to.open, rule = %why, "traffic: {why}");
+    }
 }
 
 /// Says what a new model brings and takes: a half-written file can be valid, and what it lacks leaves every Envoy.

@@ -110,9 +110,20 @@ impl Resource {
             M::type_url().rsplit('/').next(),
             kind.type_url().rsplit('/').next()
         );
+        Self::encoded(kind, name, message.encode_to_vec(), references)
+    }
+
+    /// Takes a message of the type of `kind` that is encoded already, under the same conditions as [`Resource::new`].
+    #[must_use]
+    pub fn encoded(
+        kind: ResourceType,
+        name: Arc<str>,
+        message: Vec<u8>,
+        references: Vec<(ResourceType, Arc<str>)>,
+    ) -> Self {
         let any = Any {
             type_url: kind.type_url().into(),
-            value: message.encode_to_vec(),
+            value: message,
         };
         let any = Bytes::from(any.encode_to_vec());
         let version = format!("{:016x}", xxh3_64(&any)).into();

@@ -25,7 +25,10 @@ use vitals_prober::target::StateKey;
 
 use self::file::StateFile;
 pub use self::file::{OpenError, STATE_FILE};
-use crate::health::registry::{Change, EndpointKey, EndpointRecord, Records, TargetRecord};
+use crate::health::registry::{
+    Change, EndpointKey, EndpointRecord, Records, ServiceRecord, TargetRecord,
+};
+use crate::model::Name;
 
 /// How long changes are gathered after a commit: a commit waits for the disk, and a flapping fleet makes many changes.
 const GATHER: Duration = Duration::from_millis(50);
@@ -38,6 +41,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 struct Pending {
     targets: BTreeMap<StateKey, Option<TargetRecord>>,
     endpoints: BTreeMap<EndpointKey, Option<EndpointRecord>>,
+    services: BTreeMap<Name, Option<ServiceRecord>>,
     closing: bool,
 }
 
@@ -49,6 +53,9 @@ impl Pending {
         }
         for (key, record) in older.endpoints {
             self.endpoints.entry(key).or_insert(record);
+        }
+        for (name, record) in older.services {
+            self.services.entry(name).or_insert(record);
         }
     }
 }
@@ -97,6 +104,7 @@ impl Store {
                 match change {
                     Change::Target(key, record) => drop(pending.targets.insert(key, record)),
                     Change::Endpoint(key, record) => drop(pending.endpoints.insert(key, record)),
+                    Change::Service(name, record) => drop(pending.services.insert(name, record)),
                 }
             }
         });
@@ -166,7 +174,7 @@ fn commit(
         Ok(file) => file,
         Err(error) => return (None, Some((taken, error.to_string()))),
     };
-    match file.commit(&taken.targets, &taken.endpoints) {
+    match file.commit(&taken) {
         Ok(()) => (Some(file), None),
         Err(error) => (None, Some((taken, error.to_string()))),
     }

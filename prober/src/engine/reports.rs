@@ -89,6 +89,7 @@ fn fold(older: Report, newer: Report) -> Report {
         // The turn is the news, and its probe the reason; the counters are the newest.
         (Step::Judged { .. }, Step::Counted | Step::Unchanged) => Report {
             tally: newer.tally,
+            serial: newer.serial,
             ..older
         },
         (Step::Counted | Step::Unchanged, _) => newer,
@@ -123,6 +124,7 @@ mod tests {
                 times: Times::default(),
             },
             at: clock::wall(),
+            serial: 1,
         }
     }
 

@@ -13,6 +13,11 @@ pub(super) struct Timers {
 }
 
 impl Timers {
+    /// Makes room for so many targets more, and no more than that.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.at.reserve_exact(more);
+    }
+
     /// Sets the timer of `index`, instead of the one it had.
     pub(super) fn set(&mut self, index: usize, at: Instant) {
         if self.at.len() <= index {

@@ -16,14 +16,14 @@
 //! ```text
 //! target:  RESTING ──due──► IN FLIGHT ──outcome──► RESTING
 //!             │ due, cap reached  ▲
-//!             └──────► WAITING ───┘ room, earliest first; or too late: LOCAL_LATE ──► RESTING
+//!             └──────► WAITING ───┘ room (first probes wait for all others); or too late: LOCAL_LATE ──► RESTING
 //! ```
 //!
 //! Not here: how the set of targets changes (`upkeep`), when a target is due (`schedule`), what a probe does (`probe`), how results are counted (`tally`).
 
 mod upkeep;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,6 +39,7 @@ use tokio::sync::mpsc;
 
 use super::reports::{Backlog, Outbox};
 use super::timers::Timers;
+use super::waiting::Waiting;
 use super::{Mailbox, Recorder, Report};
 use crate::clock;
 use crate::outcome::{Outcome, ProbeResult, ReasonCode, Times};
@@ -53,6 +54,8 @@ const WAKE: Token = Token(usize::MAX);
 const EVENTS: usize = 1024;
 /// Timers served in one round, and probes started from the waiting ones.
 const BATCH: usize = 64;
+/// First probes that are put among the waiting ones in one round, which costs next to nothing.
+const FIRST_BATCH: usize = 1024;
 /// How often a reader that is behind is offered the backlog.
 const RETRY_REPORTS: Duration = Duration::from_millis(20);
 /// How often the log is told of the same fault of our own.
@@ -81,9 +84,11 @@ pub(super) struct Worker {
     entries: Slab<Entry>,
     index: HashMap<StateKey, usize>,
     timers: Timers,
-    /// Due targets that the cap keeps from starting, by when they were due.
-    waiting: BTreeSet<(Instant, usize)>,
+    /// Due targets that the cap keeps from starting, and all that are due for their first probe.
+    waiting: Waiting,
     in_flight: usize,
+    /// Reports so far. One count for all targets: it also grows for one that leaves and comes again.
+    told: u64,
     /// The number of the newest set.
     generation: u64,
     /// When the log was told of a fault of our own last.
@@ -122,8 +127,9 @@ impl Worker {
             entries: Slab::new(),
             index: HashMap::new(),
             timers: Timers::default(),
-            waiting: BTreeSet::new(),
+            waiting: Waiting::default(),
             in_flight: 0,
+            told: 0,
             generation: 0,
             warned: HashMap::new(),
         };
@@ -204,22 +210,37 @@ impl Worker {
 
     /// Serves timers that were due at `heard`, then those that wait for the cap; `true` when some are left.
     fn serve_timers(&mut self, heard: Instant) -> bool {
-        let mut left = BATCH;
+        let (mut left, mut first_left) = (BATCH, FIRST_BATCH);
         while left > 0
+            && first_left > 0
             && let Some(index) = self.timers.pop(heard)
         {
+            if self.await_first(index) {
+                first_left -= 1;
+                continue;
+            }
             left -= 1;
             self.guarded(index, |worker| worker.serve_timer(index));
         }
         let mut room = BATCH;
         while room > 0
             && self.in_flight < self.max_in_flight
-            && let Some((_, index)) = self.waiting.pop_first()
+            && let Some(index) = self.waiting.pop()
         {
             room -= 1;
             self.guarded(index, |worker| worker.begin(index));
         }
-        left == 0 || room == 0
+        left == 0 || first_left == 0 || room == 0
+    }
+
+    /// Puts a target that is due for its first probe among the waiting ones, where regular slots overtake it.
+    fn await_first(&mut self, index: usize) -> bool {
+        let entry = self.entries.get(index);
+        let Some(entry) = entry.filter(|e| e.attempt.is_none() && e.schedule.is_first()) else {
+            return false;
+        };
+        self.waiting.add_first(entry.schedule.due(), index);
+        true
     }
 
     /// One step for one target: whatever goes wrong in it stays with that target.
@@ -279,14 +300,14 @@ impl Worker {
             return;
         }
         let due = entry.schedule.due();
-        let waits = self.waiting.remove(&(due, index));
+        let waits = self.waiting.remove(due, index);
         // One that has waited until now is too late, which `begin` says; one that finds others waiting goes behind.
-        let full = self.in_flight >= self.max_in_flight || !self.waiting.is_empty();
+        let full = self.in_flight >= self.max_in_flight || self.waiting.any_regular();
         if full && !waits {
             let late_from = entry
                 .schedule
                 .late_from(allowance(entry.target.check.timeout()));
-            self.waiting.insert((due, index));
+            self.waiting.add(due, index);
             if let Some(late_from) = late_from {
                 // A start at the very end of the allowance would still be in time.
                 self.timers.set(index, late_from + Duration::from_millis(1));
@@ -354,14 +375,19 @@ impl Worker {
         }
         if outcome.result != ProbeResult::Inconclusive {
             let at = clock::wall();
-            entry.target.pulse.beat(at, outcome.times.total);
+            entry
+                .target
+                .pulse
+                .beat(at, clock::now(), outcome.times.total);
             if step != Step::Unchanged {
+                self.told += 1;
                 let report = Report {
                     key: entry.target.key,
                     step,
                     tally: entry.tally.state(),
                     outcome: outcome.clone(),
                     at,
+                    serial: self.told,
                 };
                 self.outbox.send(index, report, &mut entry.backlog);
             }

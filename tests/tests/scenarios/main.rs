@@ -15,6 +15,7 @@ mod affinity;
 mod cli;
 mod distributed;
 mod distributed_checks;
+mod envoys_own;
 mod failure;
 mod first_words;
 mod fleets;

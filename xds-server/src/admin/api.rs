@@ -3,13 +3,16 @@
 //! In: health views, rows of clients. Out: serialisable values. Field names are the contract.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use vitals_prober::outcome;
 
 use crate::ads::clients;
-use crate::health::{EndpointView, HealthView, VoteView};
+use crate::health::rule::rfc3339;
+use crate::health::{
+    DetailedStatus, EndpointView, HealthView, Pool, Routing, Rule, ServiceView, VoteView,
+};
 
 /// `/readyz`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +21,46 @@ pub struct Ready {
     pub reload: String,
     /// The errors of that reload, a line each.
     pub errors: Vec<String>,
+}
+
+/// One element of `/v1/services`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Service {
+    /// The service.
+    pub service: String,
+    /// HEALTHY: an endpoint takes traffic; UNHEALTHY: none is healthy; PROBING: none is judged; DRAINING: none takes new
+    /// requests; DISABLED: there is no check; UNKNOWN: there is no endpoint, or only Envoys check them.
+    pub status: String,
+    /// Whether its load assignment is held until an endpoint is judged (design 5.3).
+    pub held: bool,
+    /// The pool that takes traffic: PRIMARY or FAILOVER.
+    pub active_pool: String,
+    /// Whether all endpoints share the traffic because none is healthy (semantics H3, H6).
+    pub open: bool,
+    /// Why traffic goes where it goes.
+    pub rule: String,
+    /// Since when it does; RFC 3339 UTC.
+    pub since: Option<String>,
+    /// The primary backends; without failover backends, all.
+    pub primary: PoolStanding,
+    /// The failover backends; `null` without any.
+    pub failover: Option<PoolStanding>,
+    /// How many statuses stand without enough fresh votes (semantics V3).
+    pub pinned: usize,
+    /// Who abstains from voting on its endpoints, since when and why (semantics V5).
+    pub abstaining: Vec<String>,
+}
+
+/// How a pool stands; only endpoints that may get new requests are counted (semantics H2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolStanding {
+    /// Healthy ones.
+    pub healthy: usize,
+    /// Never judged ones.
+    pub unjudged: usize,
+    /// All.
+    pub counted: usize,
 }
 
 /// One element of `/v1/endpoints`.
@@ -36,8 +79,12 @@ pub struct Endpoint {
     pub hostname: Option<String>,
     /// Where it is.
     pub locality: Locality,
+    /// The pool that it belongs to: PRIMARY or FAILOVER.
+    pub pool: String,
     /// What EDS says: HEALTHY, UNHEALTHY, TIMEOUT, DRAINING; `null` where it is omitted.
     pub status: Option<String>,
+    /// Whether Envoys are told to send it new requests: its status, its pool and the service's routing in one word.
+    pub takes_traffic: bool,
     /// What people are told (semantics S5).
     pub detailed_status: String,
     /// What the deciding probe met.
@@ -48,6 +95,8 @@ pub struct Endpoint {
     pub rule: String,
     /// Whether it stands without enough fresh votes (semantics V3).
     pub pinned: bool,
+    /// Since when it does.
+    pub pinned_since: Option<String>,
     /// What each vantage says.
     pub votes: Vec<Vote>,
 }
@@ -92,8 +141,12 @@ pub struct Vote {
     pub last_probe_at: Option<String>,
     /// How long it took.
     pub latency_ms: Option<f64>,
-    /// Whether the vote counts (semantics V1).
+    /// How long ago this server heard of it, by its own clock, milliseconds.
+    pub age_ms: Option<u64>,
+    /// Whether the vote is fresh (semantics V1); one that is not does not count.
     pub fresh: bool,
+    /// Why the vantage abstains (semantics V5); then the vote does not count either.
+    pub abstains: Option<String>,
     /// The last probe that did not pass, also where it changed nothing.
     pub last_failure: Option<Failure>,
 }
@@ -154,48 +207,125 @@ pub struct Nack {
     pub at: String,
 }
 
-/// `/v1/endpoints` of a view.
+/// `/v1/services` of a view.
 #[must_use]
-pub fn endpoints(view: &HealthView) -> Vec<Endpoint> {
-    let of_services = view.services.iter();
-    of_services
-        .flat_map(|(name, service)| service.endpoints.iter().map(|e| endpoint(name.as_str(), e)))
+pub fn services(view: &HealthView) -> Vec<Service> {
+    let services = view.services.iter();
+    services
+        .map(|(name, view)| service(name.as_str(), view))
         .collect()
 }
 
-fn endpoint(service: &str, view: &EndpointView) -> Endpoint {
+fn service(name: &str, view: &ServiceView) -> Service {
+    let standing = |pool| {
+        let standing = view.pools.of(pool);
+        PoolStanding {
+            healthy: standing.healthy,
+            unjudged: standing.unjudged,
+            counted: standing.counted,
+        }
+    };
+    let in_failover = |endpoint: &std::sync::Arc<EndpointView>| endpoint.pool == Pool::Failover;
+    let has_failover = view.endpoints.iter().any(in_failover);
+    let status = service_status(view);
+    // What this server knows nothing of counts as healthy for it (H1), which would read like a finding here.
+    let rule = match status == DetailedStatus::Unknown.as_str() && !view.endpoints.is_empty() {
+        true => Rule::EnvoysOnly.to_string(),
+        false => view.why.to_string(),
+    };
+    Service {
+        service: name.into(),
+        status: status.into(),
+        held: view.held,
+        active_pool: view.routing.active.as_str().into(),
+        open: view.routing.open,
+        rule,
+        since: view.since.map(rfc3339),
+        primary: standing(Pool::Primary),
+        failover: has_failover.then(|| standing(Pool::Failover)),
+        pinned: view.pinned,
+        abstaining: view.abstaining.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn service_status(view: &ServiceView) -> &'static str {
+    let all = |detailed| view.endpoints.iter().all(|e| e.detailed == detailed);
+    for uniform in [DetailedStatus::Unknown, DetailedStatus::Disabled] {
+        // S5: also of none.
+        if all(uniform) {
+            return uniform.as_str();
+        }
+    }
+    let detailed = match (
+        view.pools.healthy(),
+        view.pools.unjudged(),
+        view.pools.counted(),
+    ) {
+        (1.., ..) if !view.held => DetailedStatus::Healthy,
+        (_, _, 0) => DetailedStatus::Draining,
+        (0, 0, _) => DetailedStatus::Unhealthy,
+        _ => DetailedStatus::Probing,
+    };
+    detailed.as_str()
+}
+
+/// `/v1/endpoints` of a view, as it is at `now`.
+pub fn endpoints(view: &HealthView, now: Instant) -> impl Iterator<Item = Endpoint> + Send + use<> {
+    let of_services = view.services.clone().into_iter();
+    of_services.flat_map(move |(name, service)| {
+        let endpoints = service.endpoints.clone().into_iter();
+        let routing = (!service.held).then_some(service.routing);
+        endpoints.map(move |view| endpoint(name.as_str(), routing, &view, now))
+    })
+}
+
+/// `routing` is `None` while the service is held: then no Envoy was told anything yet.
+fn endpoint(
+    service: &str,
+    routing: Option<Routing>,
+    view: &EndpointView,
+    now: Instant,
+) -> Endpoint {
     Endpoint {
         service: service.into(),
-        group: view.group.as_str().into(),
+        group: view.group.name.as_str().into(),
         address: view.address.ip().to_string(),
         port: view.address.port(),
         hostname: None,
         locality: Locality {
-            region: (*view.locality.region).into(),
-            zone: (*view.locality.zone).into(),
+            region: (*view.group.locality.region).into(),
+            zone: (*view.group.locality.zone).into(),
         },
+        pool: view.pool.as_str().into(),
         status: view.status.map(|status| status.as_str().into()),
+        takes_traffic: routing.is_some_and(|routing| view.takes_traffic(routing)),
         detailed_status: view.detailed.as_str().into(),
-        reason: view.reason.as_ref().map(reason),
+        reason: view.reason.as_deref().map(reason),
         since: rfc3339(view.since),
         rule: view.rule.to_string(),
-        pinned: view.pinned,
-        votes: view.votes.iter().map(vote).collect(),
+        pinned: view.pinned.is_some(),
+        pinned_since: view.pinned.map(rfc3339),
+        votes: view.votes.iter().map(|view| vote(view, now)).collect(),
     }
 }
 
-fn vote(view: &VoteView) -> Vote {
+fn vote(view: &VoteView, now: Instant) -> Vote {
     let last = view.pulse.last();
     Vote {
         vantage: (*view.vantage).into(),
         kind: "PROBERS".into(),
         verdict: view.verdict.map(|verdict| verdict.as_str().into()),
-        reason: view.reason.as_ref().map(reason),
+        reason: view.reason.as_deref().map(reason),
         since: view.since.map(rfc3339),
         opposing: view.opposing,
         last_probe_at: last.map(|(at, _)| rfc3339(at)),
         latency_ms: last.map(|(_, latency)| latency.as_secs_f64() * 1e3),
+        age_ms: view.pulse.heard().map(|heard| {
+            let age = now.saturating_duration_since(heard).as_millis();
+            u64::try_from(age).unwrap_or(u64::MAX)
+        }),
         fresh: view.fresh,
+        abstains: view.abstains.as_ref().map(ToString::to_string),
         last_failure: view.pulse.last_failure().map(|failure| Failure {
             at: rfc3339(failure.at),
             outcome: failure.result.as_str().into(),
@@ -246,24 +376,56 @@ pub fn client(row: &clients::Client) -> Client {
     }
 }
 
-/// RFC 3339, UTC, milliseconds; a time beyond the calendar shows as the epoch.
-fn rfc3339(time: SystemTime) -> String {
-    let timestamp = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    format!("{timestamp:.3}")
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
-
     use super::*;
+    use crate::health::failover::{Pools, Standing};
+
+    fn status(healthy: usize, unjudged: usize, counted: usize, held: bool) -> &'static str {
+        let pools = Pools {
+            primary: Standing {
+                healthy,
+                unjudged,
+                counted,
+            },
+            ..Pools::default()
+        };
+        let group = crate::model::EndpointGroup {
+            name: crate::model::Name::new("dc1").unwrap(),
+            kind: crate::model::GroupKind::GceVmIpPort,
+            locality: crate::model::Locality::default(),
+            endpoints: Vec::new(),
+        };
+        let endpoint = EndpointView {
+            group: std::sync::Arc::new(group),
+            address: "127.0.0.1:80".parse().unwrap(),
+            pool: Pool::Primary,
+            by: None,
+            probe_address: None,
+            weight: Some(1),
+            status: None,
+            detailed: DetailedStatus::Healthy,
+            reason: None,
+            since: std::time::UNIX_EPOCH,
+            rule: Rule::NoCheck,
+            pinned: None,
+            votes: Vec::new(),
+        };
+        service_status(&ServiceView {
+            held,
+            pools,
+            endpoints: vec![endpoint.into()],
+            ..ServiceView::default()
+        })
+    }
 
     #[test]
-    fn times_have_milliseconds_and_are_utc() {
-        assert_eq!(
-            rfc3339(UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456)),
-            "2023-11-14T22:13:20.123Z"
-        );
-        assert_eq!(rfc3339(UNIX_EPOCH), "1970-01-01T00:00:00.000Z");
+    fn s5_a_service_is_what_its_endpoints_allow() {
+        assert_eq!(service_status(&ServiceView::default()), "UNKNOWN");
+        assert_eq!(status(1, 0, 3, false), "HEALTHY");
+        assert_eq!(status(0, 0, 3, false), "UNHEALTHY");
+        assert_eq!(status(0, 1, 3, false), "PROBING");
+        assert_eq!(status(0, 3, 3, true), "PROBING");
+        assert_eq!(status(0, 0, 0, false), "DRAINING");
     }
 }

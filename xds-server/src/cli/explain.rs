@@ -288,7 +288,7 @@ impl Subject<'_> {
             .services
             .iter()
             .filter_map(|service| plan.keys.get(&service.name))
-            .flat_map(|keys| keys.values().copied())
+            .flat_map(|keys| keys.iter().flatten().copied())
             .collect();
         let targets = keys.iter().filter_map(|key| plan.targets.get(key));
         let vantages = fleet.vantages;
@@ -325,8 +325,8 @@ impl Subject<'_> {
             writeln!(out, "  on each backend    {:<10} {most}", rate(busiest))?;
         }
         let shared: BTreeSet<&str> = targets
-            .flat_map(|target| &target.services)
-            .map(|name| name.as_str())
+            .flat_map(|target| &target.places)
+            .map(|place| place.service.as_str())
             .filter(|name| self.services.iter().all(|s| s.name.as_str() != *name))
             .collect();
         if !shared.is_empty() {
@@ -378,10 +378,7 @@ impl Subject<'_> {
 }
 
 fn endpoints(service: &Service) -> impl Iterator<Item = &Endpoint> {
-    service
-        .backends
-        .iter()
-        .flat_map(|backend| &backend.group.endpoints)
+    service.endpoints().map(|(_, endpoint)| endpoint)
 }
 
 /// The endpoints of a group that are probed at all (semantics S6).

@@ -1,4 +1,4 @@
-//! `vitals status`: the table of `/v1/endpoints`.
+//! `vitals status`: the tables of `/v1/services` and `/v1/endpoints`; as JSON, the latter.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
+use serde::de::DeserializeOwned;
 
 use super::print;
-use crate::admin::api::{Endpoint, Reason, Vote};
+use crate::admin::api::{Endpoint, PoolStanding, Reason, Service, Vote};
 
 /// How long the server may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -76,20 +77,41 @@ pub(super) fn run(args: &StatusArgs) -> ExitCode {
 }
 
 fn show(args: &StatusArgs) -> Result<String, ExitCode> {
+    let agent = ureq::Agent::config_builder()
+        .timeout_global(Some(TIMEOUT))
+        .build()
+        .new_agent();
+    let endpoints: Vec<Endpoint> = fetch(&agent, args, "/v1/endpoints")?;
+    match args.output {
+        Output::Table => {
+            let services: Vec<Service> = fetch(&agent, args, "/v1/services")?;
+            Ok(of_services(&services) + "\n" + &of_endpoints(&endpoints))
+        }
+        Output::Json => match serde_json::to_string_pretty(&endpoints) {
+            Ok(json) => Ok(json + "\n"),
+            Err(error) => {
+                eprintln!("cannot write what came: {error}");
+                Err(ExitCode::FAILURE)
+            }
+        },
+    }
+}
+
+fn fetch<T: DeserializeOwned>(
+    agent: &ureq::Agent,
+    args: &StatusArgs,
+    path: &str,
+) -> Result<T, ExitCode> {
     let scheme = if args.admin.contains("://") {
         ""
     } else {
         "http://"
     };
-    let url = format!("{scheme}{}/v1/endpoints", args.admin.trim_end_matches('/'));
+    let url = format!("{scheme}{}{path}", args.admin.trim_end_matches('/'));
     let fail = |problem: String| {
         eprintln!("{url}: {problem}; is the server running, and is --admin its admin address?");
         ExitCode::FAILURE
     };
-    let agent = ureq::Agent::config_builder()
-        .timeout_global(Some(TIMEOUT))
-        .build()
-        .new_agent();
     let mut response = agent
         .get(&url)
         .call()
@@ -100,25 +122,63 @@ fn show(args: &StatusArgs) -> Result<String, ExitCode> {
         .limit(1 << 30)
         .read_to_string();
     let body = body.map_err(|error| fail(error.to_string()))?;
-    let endpoints: Vec<Endpoint> =
-        serde_json::from_str(&body).map_err(|error| fail(error.to_string()))?;
-    match args.output {
-        Output::Table => Ok(table(&endpoints)),
-        Output::Json => {
-            let json = serde_json::to_string_pretty(&endpoints)
-                .map_err(|error| fail(error.to_string()))?;
-            Ok(json + "\n")
-        }
-    }
+    serde_json::from_str(&body).map_err(|error| fail(error.to_string()))
 }
 
-fn table(endpoints: &[Endpoint]) -> String {
+/// A line per service: where its traffic goes, and why.
+fn of_services(services: &[Service]) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled);
     table.set_header([
-        "SERVICE", "GROUP", "ENDPOINT", "STATUS", "EDS", "SINCE", "VOTES", "RULE", "REASON",
+        "SERVICE", "STATUS", "TRAFFIC", "PRIMARY", "FAILOVER", "PINNED", "SINCE", "WHY",
+    ]);
+    let standing = |pool: &PoolStanding| {
+        let unjudged = match pool.unjudged {
+            0 => String::new(),
+            n => format!(" ({n} probing)"),
+        };
+        format!("{}/{} healthy{unjudged}", pool.healthy, pool.counted)
+    };
+    for service in services {
+        let traffic = match (service.held, service.open) {
+            (true, _) => "HELD",
+            (_, true) => "ALL",
+            _ => &service.active_pool,
+        };
+        let abstaining = service
+            .abstaining
+            .iter()
+            .map(|text| format!("V5 guard: {text}"));
+        let why: Vec<String> = std::iter::once(service.rule.clone())
+            .chain(abstaining)
+            .collect();
+        table.add_row([
+            service.service.clone(),
+            service.status.clone(),
+            traffic.into(),
+            standing(&service.primary),
+            service
+                .failover
+                .as_ref()
+                .map_or_else(|| "-".into(), standing),
+            service.pinned.to_string(),
+            service.since.clone().unwrap_or_else(|| "-".into()),
+            why.join("; "),
+        ]);
+    }
+    lines(&table, services.is_empty().then_some("no services"))
+}
+
+fn of_endpoints(endpoints: &[Endpoint]) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header([
+        "SERVICE", "GROUP", "ENDPOINT", "STATUS", "EDS", "TRAFFIC", "SINCE", "VOTES", "RULE",
+        "REASON",
     ]);
     for endpoint in endpoints {
         let votes: Vec<String> = endpoint.votes.iter().map(shown).collect();
@@ -132,18 +192,28 @@ fn table(endpoints: &[Endpoint]) -> String {
             address,
             endpoint.detailed_status.clone(),
             endpoint.status.clone().unwrap_or_else(|| "-".into()),
+            match (endpoint.takes_traffic, endpoint.status.as_deref()) {
+                (true, _) => "yes".into(),
+                (false, Some("HEALTHY")) => "standby".into(),
+                (false, _) => "no".into(),
+            },
             endpoint.since.clone(),
             votes.join(" "),
             endpoint.rule.clone(),
             why(endpoint),
         ]);
     }
+    lines(&table, endpoints.is_empty().then_some("no endpoints"))
+}
+
+fn lines(table: &Table, instead: Option<&str>) -> String {
     let mut out: String = table
         .lines()
         .map(|line| format!("{}\n", line.trim()))
         .collect();
-    if endpoints.is_empty() {
-        out.push_str("no endpoints\n");
+    if let Some(nothing) = instead {
+        out.push_str(nothing);
+        out.push('\n');
     }
     out
 }
@@ -155,9 +225,14 @@ fn shown(vote: &Vote) -> String {
         n => format!(" ({n} against)"),
     };
     format!(
-        "{}={verdict}{against}{}",
+        "{}={verdict}{against}{}{}",
         vote.vantage,
-        if vote.fresh { "" } else { " stale" }
+        if vote.fresh { "" } else { " stale" },
+        if vote.abstains.is_some() {
+            " abstains"
+        } else {
+            ""
+        },
     )
 }
 

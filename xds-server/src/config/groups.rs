@@ -146,6 +146,8 @@ fn read_endpoints(item: &Item<'_>, kind: Option<Type>) -> Vec<Endpoint> {
             }
         }
     }
+    // They stay as long as the model does.
+    endpoints.shrink_to_fit();
     endpoints
 }
 

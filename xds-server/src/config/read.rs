@@ -14,6 +14,9 @@ use super::diagnostic::{Kind, Path, Place, Sink, clip, quote};
 use super::tree::{Key, Node, Value};
 use crate::model::Name;
 
+/// What is said of a key without a value.
+pub(super) const NO_VALUE: &str = "the key has no value; give it one, or leave the key out";
+
 /// A value in its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item<'f> {
@@ -271,7 +274,13 @@ impl<'f> Item<'f> {
         }
     }
 
-    fn wrong_form<T>(&self, right: &str) -> Option<T> {
+    /// Whether the key has no value.
+    pub(super) fn is_null(&self) -> bool {
+        is_null(self.node)
+    }
+
+    /// Reports that this value has another form than the right one.
+    pub(super) fn wrong_form<T>(&self, right: &str) -> Option<T> {
         let wrong = match &self.node.value {
             Value::Scalar { text, .. } => quote(text),
             Value::List(_) => "a list".into(),
@@ -296,8 +305,8 @@ impl<'f> Fields<'f> {
     pub(super) fn get<'s>(&'s self, key: &'static str) -> Option<Item<'s>> {
         let (found, node) = self.entries.iter().find(|(k, _)| k.text == key)?;
         let item = self.item(found, node);
-        if is_null(node) {
-            item.misplaced("the key has no value; give it one, or leave the key out");
+        if item.is_null() {
+            item.misplaced(NO_VALUE);
             return None;
         }
         Some(item)

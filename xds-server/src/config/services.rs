@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::attached::Attached;
 use super::checks::Check;
+use super::envoy;
 use super::groups::Group;
 use super::probing::{self, Probing};
 use super::read::{Fields, Item};
@@ -110,6 +111,8 @@ pub(super) fn read(item: &Item<'_>, known: Known<'_>, table: &mut Table<Defined>
         }
         Some(duration)
     });
+    let outlier_detection = fields.get("outlierDetection").and_then(|i| envoy::read(&i));
+    let circuit_breakers = fields.get("circuitBreakers").and_then(|i| envoy::read(&i));
     refuse_the_rest(&fields);
     let Some(name_item) = name_item else { return };
     let service = name.zip(protocol).map(|(name, protocol)| {
@@ -127,6 +130,8 @@ pub(super) fn read(item: &Item<'_>, known: Known<'_>, table: &mut Table<Defined>
             policy,
             affinity,
             connection_draining: draining.unwrap_or_default(),
+            outlier_detection,
+            circuit_breakers,
             ..Service::new(name, protocol)
         };
         match unhosted {
@@ -176,14 +181,8 @@ fn warn_grpc_clients(
 
 /// What a later version reads.
 fn refuse_the_rest(fields: &Fields<'_>) {
-    for (key, what) in [
-        ("outlierDetection", "outlier detection"),
-        ("circuitBreakers", "circuit breakers"),
-        ("envoyCluster", "fields of Envoy's own cluster"),
-    ] {
-        if let Some(item) = fields.get(key) {
-            item.key_unsupported(what, &format!("leave {key} out"));
-            item.entries();
-        }
+    if let Some(item) = fields.get("envoyCluster") {
+        item.key_unsupported("fields of Envoy's own cluster", "leave envoyCluster out");
+        item.entries();
     }
 }

@@ -4,6 +4,10 @@
 //! per step an [`Update`]: the new views, the transitions to log, the records to store. It owns no task, reads no clock
 //! and does no I/O; the publisher drives it.
 //!
+//! What a step costs follows from what has happened, not from how many endpoints there are: reports and stale votes mark
+//! the endpoints that they speak of ([`Scope`]), and only those are evaluated again. All endpoints of a service are
+//! evaluated when its configuration changes, and all that were never judged when what those are served as changes.
+//!
 //! An endpoint's life (design 5.3, 5.6; semantics S1–S6, V8, H1):
 //!
 //! ```text
@@ -16,7 +20,10 @@
 //! ```
 
 mod adopt;
+mod ballots;
 mod evaluate;
+mod guards;
+mod reasons;
 #[cfg(test)]
 mod tests;
 
@@ -25,14 +32,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use vitals_prober::check::HealthCheck;
 use vitals_prober::engine::Report;
-use vitals_prober::outcome::{Reason, Times};
-use vitals_prober::tally::{Step, TallyState, Verdict};
-use vitals_prober::target::{Pulse, StateKey};
+use vitals_prober::outcome::Reason;
+use vitals_prober::tally::{TallyState, Verdict};
+use vitals_prober::target::StateKey;
 
-use super::{HealthView, Now, Pool, ServiceView, Transition, VoteView, freshness};
-use crate::model::{Locality, Name, ProbedBy, Service};
+use self::ballots::{Ballot, Watch};
+use self::guards::{Guards, Happened};
+use self::reasons::Reasons;
+use super::failover::Pools;
+use super::guard::Event;
+use super::{HealthView, Now, Pool, Rerouting, ServiceView, Transition};
+use crate::model::{EndpointGroup, Name, ProbedBy, Service};
+use crate::plan::Place;
 
 /// What an endpoint of a service is called in the store: the service's name and the serving address.
 pub type EndpointKey = (Name, SocketAddr);
@@ -45,7 +57,7 @@ pub struct TargetRecord {
     /// Since when its verdict stands.
     pub since: SystemTime,
     /// What the probe met that made it.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
 }
 
 /// The published status of an endpoint, as it outlives the process.
@@ -56,9 +68,18 @@ pub struct EndpointRecord {
     /// Since when.
     pub since: SystemTime,
     /// What the deciding probe met.
-    pub reason: Option<Reason>,
+    pub reason: Option<Arc<Reason>>,
     /// The state key that decided; `None` where no check did.
     pub key: Option<StateKey>,
+}
+
+/// Where the traffic of a service with failover backends goes, as it outlives the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceRecord {
+    /// The pool that takes it.
+    pub active: Pool,
+    /// Since when.
+    pub since: SystemTime,
 }
 
 /// What the store remembers when the server starts.
@@ -68,6 +89,8 @@ pub struct Records {
     pub targets: BTreeMap<StateKey, TargetRecord>,
     /// Endpoints by service and address.
     pub endpoints: BTreeMap<EndpointKey, EndpointRecord>,
+    /// Services by name.
+    pub services: BTreeMap<Name, ServiceRecord>,
 }
 
 /// A change for the store; `None` deletes.
@@ -77,13 +100,17 @@ pub enum Change {
     Target(StateKey, Option<TargetRecord>),
     /// An endpoint's record.
     Endpoint(EndpointKey, Option<EndpointRecord>),
+    /// A service's record.
+    Service(Name, Option<ServiceRecord>),
 }
 
 /// What came of a step.
 #[derive(Debug, Default)]
 pub struct Update {
-    /// The services whose view was made anew.
+    /// The services of which the fleet may be told something else than before.
     pub services: BTreeSet<Name>,
+    /// How many endpoints were evaluated, each as often as it was.
+    pub evaluated: usize,
     /// Detailed statuses that changed.
     pub transitions: Vec<Transition>,
     /// What is to be stored.
@@ -94,6 +121,12 @@ pub struct Update {
     pub pinned: Vec<(Name, usize)>,
     /// Services of which no endpoint is pinned any more: one event each.
     pub unpinned: Vec<Name>,
+    /// How many endpoints of a service are pinned, where that has changed.
+    pub pinned_now: Vec<(Name, usize)>,
+    /// Vantages that start or end to abstain (semantics V5).
+    pub guards: Vec<Event>,
+    /// Services whose traffic goes elsewhere now (semantics H2, H3, H6): one event each.
+    pub rerouted: Vec<Rerouting>,
 }
 
 /// The longest that a service's load assignment is held (design 5.3).
@@ -102,104 +135,217 @@ const MAX_HOLD: Duration = Duration::from_secs(5);
 /// The name under which the embedded prober votes.
 pub const EMBEDDED_VANTAGE: &str = "embedded";
 
-/// The state of one planned target.
-#[derive(Debug)]
-struct Watch {
-    check: Arc<HealthCheck>,
-    services: BTreeSet<Name>,
-    pulse: Arc<Pulse>,
-    /// From when on silence counts, before the first judged probe: the target came, or the server started.
-    waiting_since: SystemTime,
-    fresh: bool,
-    record: TargetRecord,
-    times: Option<Times>,
-}
-
 /// The state of one service.
 #[derive(Debug)]
 struct ServiceState {
     service: Arc<Service>,
-    keys: BTreeMap<SocketAddr, StateKey>,
-    published: BTreeMap<SocketAddr, EndpointRecord>,
+    /// Its endpoints, in the order of the configuration.
+    members: Vec<Member>,
     leaving: BTreeMap<SocketAddr, Leaving>,
+    counts: Counts,
+    /// Which guard watches who judges it; `None`: no prober does.
+    policy: Option<usize>,
+    /// The pool that takes traffic, since when, and whether that has been decided since the server started.
+    active: Pool,
+    routed_since: Option<SystemTime>,
+    routed: bool,
     /// Until when its load assignment may be held; `None` once it was released.
     hold_until: Option<Instant>,
     doubt_reported: bool,
-    pinned: usize,
+    /// First the members, in their order, then who is leaving.
     view: Arc<ServiceView>,
+    /// Whether the view shows those that were never judged as waiting for others (design 5.3), not as served.
+    others_first: bool,
+}
+
+/// The state of one endpoint of a service.
+#[derive(Debug)]
+struct Member {
+    /// Which of the service's backends it belongs to.
+    backend: usize,
+    /// Which of the group's endpoints it is.
+    endpoint: usize,
+    /// Whose votes count for it; `None` is not probed.
+    key: Option<StateKey>,
+    /// What was published of it last; `None` until it is judged.
+    published: Option<EndpointRecord>,
+    /// What was published before that, while it was healthy, and when it ceased to be (semantics V5).
+    before_turn: Option<Box<(EndpointRecord, Instant)>>,
+}
+
+/// How many of a service's members are what.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Those that may get new requests.
+    pools: Pools,
+    /// Those whose status stands without enough fresh votes (semantics V3).
+    pinned: usize,
 }
 
 /// An endpoint that was removed from the configuration and is draining.
 #[derive(Clone, Debug)]
 struct Leaving {
     until: Instant,
-    group: Name,
-    locality: Locality,
+    group: Arc<EndpointGroup>,
     pool: Pool,
     by: Option<ProbedBy>,
     probe_address: Option<SocketAddr>,
     weight: Option<u32>,
+    /// Kept for the case that it comes back.
+    published: Option<EndpointRecord>,
+}
+
+/// What of a service is to be evaluated again.
+#[derive(Debug)]
+enum Scope {
+    /// Everything: its configuration is new.
+    All,
+    /// These of its members, and what holds for the service as a whole.
+    Members(BTreeSet<usize>),
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self::Members(BTreeSet::new())
+    }
+}
+
+impl Scope {
+    fn add(&mut self, member: usize) {
+        match self {
+            Self::All => {}
+            Self::Members(members) => drop(members.insert(member)),
+        }
+    }
+
+    fn has(&self, member: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Members(members) => members.contains(&member),
+        }
+    }
 }
 
 /// The state behind the health view.
 #[derive(Debug)]
 pub struct Registry {
-    vantage: Arc<str>,
+    /// Who judges targets, but for those that are assigned to others.
+    vantages: Arc<[Arc<str>]>,
+    assigned: BTreeMap<StateKey, Arc<[Arc<str>]>>,
     services: BTreeMap<Name, ServiceState>,
     watches: BTreeMap<StateKey, Watch>,
-    touched: BTreeSet<Name>,
+    guards: Guards,
+    touched: BTreeMap<Name, Scope>,
     changes: Vec<Change>,
+    guard_events: Vec<Event>,
+    reasons: Reasons,
     /// What the store remembered and no model has claimed yet.
     remembered: Records,
 }
 
 impl Registry {
-    /// A registry that knows what the store remembers, and no model yet.
+    /// A registry that knows what the store remembers, and no model yet. The embedded prober is assigned to everything.
     #[must_use]
-    pub fn new(remembered: Records) -> Self {
+    pub fn new(mut remembered: Records) -> Self {
+        let mut reasons = Reasons::default();
+        let of_targets = remembered.targets.values_mut().map(|r| &mut r.reason);
+        let of_endpoints = remembered.endpoints.values_mut().map(|r| &mut r.reason);
+        of_targets
+            .chain(of_endpoints)
+            .for_each(|reason| reasons.share(reason));
         Self {
-            vantage: EMBEDDED_VANTAGE.into(),
+            vantages: [EMBEDDED_VANTAGE.into()].into(),
+            assigned: BTreeMap::new(),
             services: BTreeMap::new(),
             watches: BTreeMap::new(),
-            touched: BTreeSet::new(),
+            guards: Guards::default(),
+            touched: BTreeMap::new(),
             changes: Vec::new(),
+            guard_events: Vec::new(),
+            reasons,
             remembered,
         }
     }
-    /// Takes a probe's report. One on a target that is gone is without effect.
-    pub fn on_report(&mut self, report: Report) {
-        let Some(watch) = self.watches.get_mut(&report.key) else {
+
+    /// Takes a probe's report, of which this server hears now. One on a target that is gone, from a vantage that is not
+    /// assigned to it, or that is not newer than the last is without effect.
+    pub fn on_report(&mut self, vantage: &str, report: Report, now: Now) {
+        let key = report.key;
+        let Some(watch) = self.watches.get_mut(&key) else {
             return;
         };
-        watch.record.tally = report.tally;
-        if let Step::Judged { from, to } = report.step {
-            if from != Some(to) {
-                watch.record.since = report.at;
-            }
-            watch.record.reason = Some(report.outcome.reason);
-            watch.times = Some(report.outcome.times);
-            watch.fresh = true;
+        let Some(ballot) = watch.ballot_mut(vantage) else {
+            return;
+        };
+        let serial = ballot.serial();
+        let turn = ballot.take(report, &mut self.reasons, now);
+        if ballot.serial() == serial {
+            return;
         }
-        self.changes
-            .push(Change::Target(report.key, Some(watch.record.clone())));
-        self.touched.extend(watch.services.iter().cloned());
+        if vantage == EMBEDDED_VANTAGE {
+            let record = ballot.record.clone();
+            self.changes.push(Change::Target(key, Some(record)));
+        }
+        touch(&mut self.touched, &watch.places);
+        if let Some(turn) = turn {
+            let (services, watches) = (&self.services, &self.watches);
+            let happened = self.guards.heed(key, vantage, turn, services, watches, now);
+            self.happened(happened);
+        }
     }
 
-    /// Lets time pass: votes go stale, holds and drainings end.
+    /// A judged probe of a vantage elsewhere, of which this server hears now: it keeps the vote fresh. (The embedded
+    /// prober's engine writes its pulses itself.)
+    pub fn on_beat(&self, vantage: &str, key: &StateKey, at: SystemTime, took: Duration, now: Now) {
+        let watch = self.watches.get(key);
+        if let Some(ballot) = watch.and_then(|watch| watch.ballot(vantage)) {
+            ballot.pulse.beat(at, now.mono, took);
+        }
+    }
+
+    /// A vantage has withdrawn, and takes its votes along (semantics V1). It stays assigned.
+    pub fn withdraw(&mut self, vantage: &str, now: Now) {
+        for (key, watch) in &mut self.watches {
+            let Some(ballot) = watch.ballot_mut(vantage) else {
+                continue;
+            };
+            let name = Arc::clone(&ballot.vantage);
+            *ballot = Ballot::empty(&name, now);
+            if vantage == EMBEDDED_VANTAGE {
+                self.changes.push(Change::Target(*key, None));
+            }
+            touch(&mut self.touched, &watch.places);
+        }
+        let happened = self.guards.withdraw(vantage);
+        self.happened(happened);
+    }
+
+    /// Looks for votes that went stale (semantics V1), which is a look at every target, and at the guards, and does what
+    /// [`Registry::expire`] does.
     pub fn tick(&mut self, now: Now) {
         for watch in self.watches.values_mut() {
-            let last = watch
-                .pulse
-                .last()
-                .map_or(watch.waiting_since, |(at, _)| at.max(watch.waiting_since));
-            // A wall clock that was set back makes the last probe lie ahead: that is no silence.
-            let silence = now.wall.duration_since(last).unwrap_or_default();
-            let fresh = silence <= freshness(watch.check.interval());
-            if fresh != watch.fresh {
-                watch.fresh = fresh;
-                self.touched.extend(watch.services.iter().cloned());
+            if watch.look(now) {
+                touch(&mut self.touched, &watch.places);
             }
         }
+        let happened = self.guards.tick(&self.watches, now);
+        self.happened(happened);
+        self.expire(now);
+    }
+
+    /// Whoever abstains, or does not any more, changes the count of all that share the guard.
+    fn happened(&mut self, happened: Vec<Happened>) {
+        for (policy, event) in happened {
+            let services = self.services.iter();
+            for (name, _) in services.filter(|(_, state)| state.policy == Some(policy)) {
+                self.touched.insert(name.clone(), Scope::All);
+            }
+            self.guard_events.push(event);
+        }
+    }
+
+    /// Ends holds and drainings whose time is over.
+    pub fn expire(&mut self, now: Now) {
         for (name, state) in &self.services {
             let hold_is_over = state.hold_until.is_some_and(|until| until <= now.mono);
             if hold_is_over
@@ -208,12 +354,12 @@ impl Registry {
                     .values()
                     .any(|leaving| leaving.until <= now.mono)
             {
-                self.touched.insert(name.clone());
+                self.touched.entry(name.clone()).or_default();
             }
         }
     }
 
-    /// When [`Registry::tick`] has something to do besides looking for stale votes.
+    /// When [`Registry::expire`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let of_service = |state: &ServiceState| {
@@ -230,34 +376,44 @@ impl Registry {
     /// Whether anything has changed since the last [`Registry::update`].
     #[must_use]
     pub fn is_touched(&self) -> bool {
-        !self.touched.is_empty() || !self.changes.is_empty()
+        !(self.touched.is_empty() && self.changes.is_empty() && self.guard_events.is_empty())
     }
 
-    /// Makes the views of all touched services anew and says what came of it.
+    /// Evaluates what was touched and says what came of it.
     pub fn update(&mut self, now: Now) -> Update {
-        let mut update = Update {
-            services: std::mem::take(&mut self.touched),
-            ..Update::default()
-        };
-        let (watches, vantage) = (&self.watches, &self.vantage);
-        let votes = |key: &StateKey| watches.get(key).map(|watch| watch.vote(vantage));
-        let times = |key: &StateKey| watches.get(key).and_then(|watch| watch.times);
-        for name in &update.services {
-            if let Some(state) = self.services.get_mut(name) {
-                let mut evaluation = state.evaluate(votes, times, now);
-                self.changes.append(&mut evaluation.changes);
-                update.transitions.append(&mut evaluation.transitions);
-                if evaluation.benefit_of_doubt {
-                    update.benefit_of_doubt.push(name.clone());
-                }
-                if evaluation.unpinned {
-                    update.unpinned.push(name.clone());
-                }
-                if evaluation.newly_pinned > 0 {
-                    update.pinned.push((name.clone(), evaluation.newly_pinned));
-                }
+        let mut update = Update::default();
+        let (watches, guards) = (&self.watches, &self.guards);
+        for (name, scope) in std::mem::take(&mut self.touched) {
+            let Some(state) = self.services.get_mut(&name) else {
+                continue;
+            };
+            let abstaining = guards.abstaining(state.policy);
+            let votes = |key: &StateKey| {
+                let watch = watches.get(key);
+                watch.map_or_else(Vec::new, |watch| watch.votes(&abstaining))
+            };
+            let times = |key: &StateKey, vantage: &str| watches.get(key)?.times(vantage);
+            let mut evaluation = state.evaluate(&scope, votes, times, &abstaining, now);
+            self.changes.append(&mut evaluation.changes);
+            update.transitions.append(&mut evaluation.transitions);
+            update.evaluated += evaluation.evaluated;
+            if evaluation.benefit_of_doubt {
+                update.benefit_of_doubt.push(name.clone());
+            }
+            if evaluation.unpinned {
+                update.unpinned.push(name.clone());
+            }
+            if evaluation.newly_pinned > 0 {
+                update.pinned.push((name.clone(), evaluation.newly_pinned));
+            }
+            update.rerouted.extend(evaluation.rerouted);
+            let pinned_now = evaluation.pinned_now.map(|pinned| (name.clone(), pinned));
+            update.pinned_now.extend(pinned_now);
+            if evaluation.serves_otherwise {
+                update.services.insert(name);
             }
         }
+        update.guards = std::mem::take(&mut self.guard_events);
         update.changes = std::mem::take(&mut self.changes);
         update
     }
@@ -273,19 +429,23 @@ impl Registry {
             services: views.collect(),
         }
     }
+
+    /// Under how many guard policies each vantage abstains (semantics V5).
+    #[must_use]
+    pub fn abstaining(&self) -> BTreeMap<Arc<str>, usize> {
+        self.guards.active()
+    }
 }
 
-impl Watch {
-    fn vote(&self, vantage: &Arc<str>) -> VoteView {
-        let verdict = self.record.tally.verdict;
-        VoteView {
-            vantage: Arc::clone(vantage),
-            verdict,
-            reason: self.record.reason.clone(),
-            since: verdict.map(|_| self.record.since),
-            opposing: self.record.tally.opposing,
-            fresh: self.fresh,
-            pulse: Arc::clone(&self.pulse),
+/// Has these endpoints evaluated again.
+fn touch(touched: &mut BTreeMap<Name, Scope>, places: &[Place]) {
+    for place in places {
+        match touched.get_mut(&place.service) {
+            Some(scope) => scope.add(place.endpoint),
+            None => {
+                let scope = Scope::Members([place.endpoint].into());
+                touched.insert(place.service.clone(), scope);
+            }
         }
     }
 }

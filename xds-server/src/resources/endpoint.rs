@@ -9,13 +9,14 @@ use envoy_types::pb::envoy::config::endpoint::v3::{
     cluster_load_assignment::Policy, endpoint::HealthCheckConfig, lb_endpoint::HostIdentifier,
 };
 use envoy_types::pb::google::protobuf::{Struct, UInt32Value, Value, value::Kind};
-
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
 use vitals_prober::check::{HealthCheck, Protocol};
 use vitals_prober::target::Names;
 
 use super::address;
 use crate::health::{EdsStatus, EndpointView, ServiceView};
-use crate::model::{Locality, Service};
+use crate::model::{Locality, Name, Service};
 use crate::snapshot::{Resource, ResourceType};
 
 /// Design 5.5: so high that one healthy endpoint holds all of its priority's traffic, and panic is judged only when none
@@ -31,12 +32,18 @@ const METADATA_KEY: &str = "vitals";
 /// The load assignment of a service for fleets of one `region_order` (empty: all regions alike). An unhealthy endpoint
 /// stays in it, marked (design 5.1). `endpoint_stale_after` is never set: losing the control plane must change nothing
 /// (design 5.4).
+///
+/// It is encoded endpoint by endpoint instead of as one message: with 100,000 of them, the message would take some
+/// hundred MB for a moment and most of the time of a publication. Protobuf allows it: the encodings of parts of a message,
+/// one after the other, are an encoding of the message.
 #[must_use]
 pub fn assignment(service: &Service, view: &ServiceView, region_order: &[Arc<str>]) -> Resource {
-    let envoys = named_check(service);
+    let envoys = envoys_check(service);
     // Endpoints of the same rank and locality stand together, localities in the order of their names, so that the same
     // content has the same bytes.
-    let mut localities: BTreeMap<(Rank, &Locality), Vec<LbEndpoint>> = BTreeMap::new();
+    let mut localities: BTreeMap<(Rank, &Locality), Vec<u8>> = BTreeMap::new();
+    let mut metadata = LastMetadata::default();
+    let mut one = Vec::new();
     for endpoint in &view.endpoints {
         let Some(status) = endpoint.status else {
             continue;
@@ -45,29 +52,38 @@ pub fn assignment(service: &Service, view: &ServiceView, region_order: &[Arc<str
         if view.routing.open && (status == EdsStatus::Draining || endpoint.weight.is_none()) {
             continue;
         }
-        localities
-            .entry((rank(endpoint, view, region_order), &endpoint.locality))
-            .or_default()
-            .push(lb_endpoint(endpoint, status, envoys));
+        one.clear();
+        append_lb_endpoint(&mut one, endpoint, status, envoys, &mut metadata);
+        let place = (rank(endpoint, view, region_order), &endpoint.group.locality);
+        append_field(localities.entry(place).or_default(), LB_ENDPOINTS, &one);
     }
     // Envoy refuses gaps between priorities.
     let ranks: BTreeSet<Rank> = localities.keys().map(|(rank, _)| *rank).collect();
     let priorities: BTreeMap<Rank, u32> = ranks.into_iter().zip(0..=MAX_PRIORITY).collect();
-    let endpoints = localities
-        .into_iter()
-        .map(|((rank, locality), lb_endpoints)| LocalityLbEndpoints {
-            priority: priorities.get(&rank).copied().unwrap_or(MAX_PRIORITY),
+    let mut message = ClusterLoadAssignment {
+        cluster_name: service.name.as_str().into(),
+        ..ClusterLoadAssignment::default()
+    }
+    .encode_to_vec();
+    for ((rank, locality), lb_endpoints) in localities {
+        let mut endpoints = LocalityLbEndpoints {
             locality: Some(core::Locality {
                 region: (*locality.region).into(),
                 zone: (*locality.zone).into(),
                 ..core::Locality::default()
             }),
-            lb_endpoints,
             ..LocalityLbEndpoints::default()
-        });
-    let message = ClusterLoadAssignment {
-        cluster_name: service.name.as_str().into(),
-        endpoints: endpoints.collect(),
+        }
+        .encode_to_vec();
+        endpoints.extend_from_slice(&lb_endpoints);
+        let priority = LocalityLbEndpoints {
+            priority: priorities.get(&rank).copied().unwrap_or(MAX_PRIORITY),
+            ..LocalityLbEndpoints::default()
+        };
+        endpoints.extend_from_slice(&priority.encode_to_vec());
+        append_field(&mut message, ENDPOINTS, &endpoints);
+    }
+    let policy = ClusterLoadAssignment {
         policy: Some(Policy {
             overprovisioning_factor: Some(UInt32Value {
                 value: OVERPROVISIONING_FACTOR,
@@ -76,12 +92,47 @@ pub fn assignment(service: &Service, view: &ServiceView, region_order: &[Arc<str
         }),
         ..ClusterLoadAssignment::default()
     };
-    Resource::new(
+    message.extend_from_slice(&policy.encode_to_vec());
+    Resource::encoded(
         ResourceType::ClusterLoadAssignment,
         service.name.shared(),
-        &message,
+        message,
         Vec::new(),
     )
+}
+
+/// `ClusterLoadAssignment.endpoints`
+const ENDPOINTS: u32 = 2;
+
+/// `LocalityLbEndpoints.lb_endpoints`
+const LB_ENDPOINTS: u32 = 2;
+
+/// Appends an encoded message as a field of another.
+fn append_field(message: &mut Vec<u8>, number: u32, field: &[u8]) {
+    encode_key(number, WireType::LengthDelimited, message);
+    encode_varint(field.len() as u64, message);
+    message.extend_from_slice(field);
+}
+
+/// The metadata of a group, encoded once for all endpoints of it that stand together.
+#[derive(Default)]
+struct LastMetadata {
+    group: Option<Name>,
+    encoded: Vec<u8>,
+}
+
+impl LastMetadata {
+    fn of(&mut self, group: &Name) -> &[u8] {
+        if self.group.as_ref() != Some(group) {
+            self.group = Some(group.clone());
+            self.encoded = LbEndpoint {
+                metadata: Some(metadata(group)),
+                ..LbEndpoint::default()
+            }
+            .encode_to_vec();
+        }
+        &self.encoded
+    }
 }
 
 /// A load assignment without endpoints, for a name that we do not know: a cluster that waits for it would otherwise warm
@@ -112,12 +163,12 @@ fn rank(endpoint: &EndpointView, view: &ServiceView, region_order: &[Arc<str>]) 
     let pool = usize::from(endpoint.pool != view.routing.active);
     let region = region_order
         .iter()
-        .position(|region| *region == endpoint.locality.region);
+        .position(|region| *region == endpoint.group.locality.region);
     (pool, region.unwrap_or(region_order.len()))
 }
 
 /// The check that Envoys run.
-fn named_check(service: &Service) -> Option<&HealthCheck> {
+fn envoys_check(service: &Service) -> Option<&HealthCheck> {
     let named = service
         .check
         .as_ref()
@@ -158,34 +209,44 @@ fn health_check_config(endpoint: &EndpointView, check: &HealthCheck) -> Option<H
     (config != HealthCheckConfig::default()).then_some(config)
 }
 
-fn lb_endpoint(
+/// Appends an `LbEndpoint`, its fields in the order of their numbers.
+fn append_lb_endpoint(
+    out: &mut Vec<u8>,
     endpoint: &EndpointView,
     status: EdsStatus,
     envoys: Option<&HealthCheck>,
-) -> LbEndpoint {
+    metadata: &mut LastMetadata,
+) {
     let health_status = match status {
         EdsStatus::Healthy => core::HealthStatus::Healthy,
         EdsStatus::Unhealthy => core::HealthStatus::Unhealthy,
         EdsStatus::Timeout => core::HealthStatus::Timeout,
         EdsStatus::Draining => core::HealthStatus::Draining,
     };
-    LbEndpoint {
+    let host = Endpoint {
+        address: Some(address(endpoint.address)),
+        health_check_config: envoys.and_then(|check| health_check_config(endpoint, check)),
+        ..Endpoint::default()
+    };
+    let before = LbEndpoint {
         health_status: health_status.into(),
-        metadata: Some(metadata(endpoint)),
+        host_identifier: Some(HostIdentifier::Endpoint(host)),
+        ..LbEndpoint::default()
+    };
+    let after = LbEndpoint {
         load_balancing_weight: endpoint.weight.map(|value| UInt32Value { value }),
-        host_identifier: Some(HostIdentifier::Endpoint(Endpoint {
-            address: Some(address(endpoint.address)),
-            health_check_config: envoys.and_then(|check| health_check_config(endpoint, check)),
-            ..Endpoint::default()
-        })),
-    }
+        ..LbEndpoint::default()
+    };
+    before.encode_raw(out);
+    out.extend_from_slice(metadata.of(&endpoint.group.name));
+    after.encode_raw(out);
 }
 
 /// What access logs and config dumps can say of an endpoint beyond its address. One entry per map: the order of a larger
 /// map's entries is not fixed, and with it the version.
-fn metadata(endpoint: &EndpointView) -> core::Metadata {
+fn metadata(group: &Name) -> core::Metadata {
     let group = Value {
-        kind: Some(Kind::StringValue(endpoint.group.as_str().into())),
+        kind: Some(Kind::StringValue(group.as_str().into())),
     };
     let fields = Struct {
         fields: [("group".into(), group)].into(),

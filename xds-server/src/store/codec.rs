@@ -1,21 +1,24 @@
 //! Records ↔ the bytes in the state file.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prost::Message;
+use vitals_prober::outcome::Reason;
 use vitals_prober::target::StateKey;
 use vitals_prober::wire;
 use vitals_proto::prober::v1 as pb;
 
-use crate::health::registry::{EndpointKey, EndpointRecord, TargetRecord};
+use crate::health::Pool;
+use crate::health::registry::{EndpointKey, EndpointRecord, ServiceRecord, TargetRecord};
 use crate::model::Name;
 
 pub(super) fn encode_target(record: &TargetRecord) -> Vec<u8> {
     pb::TargetState {
         tally: Some(wire::tally_to_proto(record.tally)),
         since_ms: to_ms(record.since),
-        reason: record.reason.as_ref().map(wire::reason_to_proto),
+        reason: record.reason.as_deref().map(wire::reason_to_proto),
     }
     .encode_to_vec()
 }
@@ -25,7 +28,7 @@ pub(super) fn decode_target(bytes: &[u8]) -> Option<TargetRecord> {
     Some(TargetRecord {
         tally: wire::tally_from_proto(&state.tally?),
         since: from_ms(state.since_ms)?,
-        reason: state.reason.as_ref().and_then(wire::reason_from_proto),
+        reason: reason(state.reason.as_ref()),
     })
 }
 
@@ -33,7 +36,7 @@ pub(super) fn encode_endpoint(record: &EndpointRecord) -> Vec<u8> {
     pb::EndpointRecord {
         status: wire::verdict_to_proto(Some(record.verdict)).into(),
         since_ms: to_ms(record.since),
-        reason: record.reason.as_ref().map(wire::reason_to_proto),
+        reason: record.reason.as_deref().map(wire::reason_to_proto),
         state_key: record
             .key
             .map(|key| key.to_bytes().to_vec())
@@ -47,8 +50,36 @@ pub(super) fn decode_endpoint(bytes: &[u8]) -> Option<EndpointRecord> {
     Some(EndpointRecord {
         verdict: wire::verdict_from_proto(record.status)?,
         since: from_ms(record.since_ms)?,
-        reason: record.reason.as_ref().and_then(wire::reason_from_proto),
+        reason: reason(record.reason.as_ref()),
         key: record.state_key.try_into().ok().map(StateKey::from_bytes),
+    })
+}
+
+fn reason(reason: Option<&pb::Reason>) -> Option<Arc<Reason>> {
+    reason.and_then(wire::reason_from_proto).map(Arc::new)
+}
+
+pub(super) fn encode_service(record: &ServiceRecord) -> Vec<u8> {
+    let active = match record.active {
+        Pool::Primary => pb::Pool::Primary,
+        Pool::Failover => pb::Pool::Failover,
+    };
+    pb::ServiceRecord {
+        active: active.into(),
+        since_ms: to_ms(record.since),
+    }
+    .encode_to_vec()
+}
+
+pub(super) fn decode_service(bytes: &[u8]) -> Option<ServiceRecord> {
+    let record = pb::ServiceRecord::decode(bytes).ok()?;
+    Some(ServiceRecord {
+        active: match record.active() {
+            pb::Pool::Unspecified => return None,
+            pb::Pool::Primary => Pool::Primary,
+            pb::Pool::Failover => Pool::Failover,
+        },
+        since: from_ms(record.since_ms)?,
     })
 }
 
@@ -77,7 +108,7 @@ fn from_ms(ms: u64) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
-    use vitals_prober::outcome::{Reason, ReasonCode};
+    use vitals_prober::outcome::ReasonCode;
     use vitals_prober::tally::{TallyState, Verdict};
 
     use super::*;
@@ -85,7 +116,10 @@ mod tests {
     #[test]
     fn records_come_back_as_they_went() {
         let since = UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
-        let reason = Some(Reason::new(ReasonCode::StatusMismatch, "HTTP 500"));
+        let reason = Some(Arc::new(Reason::new(
+            ReasonCode::StatusMismatch,
+            "HTTP 500",
+        )));
         let tally = TallyState {
             verdict: Some(Verdict::Unhealthy),
             opposing: 1,
@@ -105,6 +139,10 @@ mod tests {
             key,
         };
         assert_eq!(decode_endpoint(&encode_endpoint(&endpoint)), Some(endpoint));
+        for active in [Pool::Primary, Pool::Failover] {
+            let service = ServiceRecord { active, since };
+            assert_eq!(decode_service(&encode_service(&service)), Some(service));
+        }
         let key = (Name::new("shop").unwrap(), "[::1]:80".parse().unwrap());
         assert_eq!(decode_endpoint_key(&encode_endpoint_key(&key)), Some(key));
     }
@@ -117,6 +155,7 @@ mod tests {
             None,
             "a record without a verdict says nothing"
         );
+        assert_eq!(decode_service(b""), None);
         assert_eq!(decode_endpoint_key("shop"), None);
     }
 }

@@ -1,6 +1,5 @@
 //! The state file itself: opening, what to do with one that is not ours, one commit.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -8,8 +7,9 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefini
 use vitals_prober::clock;
 use vitals_prober::target::StateKey;
 
-use super::codec;
-use crate::health::registry::{EndpointKey, EndpointRecord, Records, TargetRecord};
+use super::{Pending, codec};
+use crate::health::registry::Records;
+use crate::model::Name;
 
 /// The name of the file in the state directory.
 pub const STATE_FILE: &str = "state.redb";
@@ -17,6 +17,7 @@ pub const STATE_FILE: &str = "state.redb";
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const TARGETS: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("targets");
 const ENDPOINTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("endpoints");
+const SERVICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("services");
 
 /// The form of the tables. A file with another number is foreign.
 const FORMAT: u64 = 1;
@@ -105,12 +106,14 @@ impl StateFile {
         self.path.exists()
     }
 
-    pub(super) fn commit(
-        &self,
-        targets: &BTreeMap<StateKey, Option<TargetRecord>>,
-        endpoints: &BTreeMap<EndpointKey, Option<EndpointRecord>>,
-    ) -> Result<(), redb::Error> {
-        if targets.is_empty() && endpoints.is_empty() {
+    pub(super) fn commit(&self, changes: &Pending) -> Result<(), redb::Error> {
+        let Pending {
+            targets,
+            endpoints,
+            services,
+            closing: _,
+        } = changes;
+        if targets.is_empty() && endpoints.is_empty() && services.is_empty() {
             return Ok(());
         }
         let transaction = self.database.begin_write()?;
@@ -132,6 +135,15 @@ impl StateFile {
                         drop(table.insert(&*key, codec::encode_endpoint(record).as_slice())?)
                     }
                     None => drop(table.remove(&*key)?),
+                }
+            }
+            let mut table = transaction.open_table(SERVICES)?;
+            for (name, record) in services {
+                match record {
+                    Some(record) => drop(
+                        table.insert(name.as_str(), codec::encode_service(record).as_slice())?,
+                    ),
+                    None => drop(table.remove(name.as_str())?),
                 }
             }
         }
@@ -195,6 +207,7 @@ impl StateFile {
             }
             drop(transaction.open_table(TARGETS)?);
             drop(transaction.open_table(ENDPOINTS)?);
+            drop(transaction.open_table(SERVICES)?);
             format
         };
         if let Some(other) = format.filter(|format| *format != FORMAT) {
@@ -225,6 +238,13 @@ impl StateFile {
                 codec::decode_endpoint(value.value()),
             ) {
                 (Some(key), Some(record)) => drop(records.endpoints.insert(key, record)),
+                _ => unread += 1,
+            }
+        }
+        for entry in transaction.open_table(SERVICES)?.iter()? {
+            let (key, value) = entry?;
+            match (Name::new(key.value()), codec::decode_service(value.value())) {
+                (Some(name), Some(record)) => drop(records.services.insert(name, record)),
                 _ => unread += 1,
             }
         }

@@ -17,6 +17,11 @@ impl Worker {
     pub(super) fn apply(&mut self, targets: Vec<Target>, now: Instant) {
         self.generation += 1;
         let generation = self.generation;
+        // Exactly: doubling would leave a large set with half as much again.
+        let more = targets.len().saturating_sub(self.entries.len());
+        self.entries.reserve_exact(more);
+        self.index.reserve(more);
+        self.timers.reserve(more);
         for target in targets {
             if let Some(entry) = self
                 .index
@@ -66,7 +71,7 @@ impl Worker {
             }
             index.remove(&entry.target.key);
             timers.clear(at);
-            waiting.remove(&(entry.schedule.due(), at));
+            waiting.remove(entry.schedule.due(), at);
             *in_flight -= usize::from(entry.attempt.is_some());
             false
         });
@@ -80,7 +85,7 @@ impl Worker {
         if entry.attempt.take().is_some() {
             self.in_flight -= 1;
         }
-        self.waiting.remove(&(entry.schedule.due(), index));
+        self.waiting.remove(entry.schedule.due(), index);
         entry.schedule.resume(now);
         self.timers.set(index, entry.schedule.due());
     }

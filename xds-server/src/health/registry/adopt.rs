@@ -3,34 +3,86 @@
 //! In: the model, what is known of the one before, once what the store remembers. Out: the set of targets for the
 //! engine. Where a new target starts (semantics S2, V8) is decided here and nowhere else.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vitals_prober::tally::{Tally, Verdict};
-use vitals_prober::target::{StateKey, Target};
+use vitals_prober::target::{Names, StateKey, Target};
 
-use super::{Change, Leaving, MAX_HOLD, Records, Registry, ServiceState, TargetRecord, Watch};
-use crate::health::Now;
-use crate::model::{AdminState, Model, Service};
-use crate::plan::Plan;
+use super::ballots::Watch;
+use super::{
+    Change, Counts, EMBEDDED_VANTAGE, EndpointRecord, Leaving, MAX_HOLD, Member, Records, Registry,
+    Scope, ServiceState, TargetRecord,
+};
+use crate::health::{Now, Pool};
+use crate::model::{AdminState, Model, Name, Service};
+use crate::plan::{Plan, PlannedTarget};
+
+/// What is known of an endpoint by its address, while the members of its service are made anew.
+struct Known {
+    probed: bool,
+    published: Option<EndpointRecord>,
+    before_turn: Option<Box<(EndpointRecord, Instant)>>,
+}
 
 impl Registry {
     /// Takes a model: keeps what its state keys still stand for, seeds what is new, lets go of what is gone. Gives the
     /// whole set of targets for the engine. Every service is touched.
     pub fn set_model(&mut self, model: &Model, now: Now) -> Vec<Target> {
-        let mut plan = Plan::new(model);
-        let remembered = std::mem::take(&mut self.remembered);
+        let Plan {
+            mut targets,
+            mut keys,
+            canaries,
+        } = Plan::new(model);
+        let mut remembered = std::mem::take(&mut self.remembered);
         self.drop_missing_services(model);
         for service in model.services.values() {
-            let keys = plan.keys.remove(&service.name).unwrap_or_default();
-            self.set_service(service, keys, &remembered, now);
+            let keys = keys.remove(&service.name).unwrap_or_default();
+            self.set_service(service, keys, &mut remembered, now);
         }
-        let targets = self.set_watches(&plan, &remembered, now);
-        self.forget_unclaimed(remembered);
-        self.touched = model.services.keys().cloned().collect();
+        let addresses = canaries.iter().map(|(key, canary)| (canary.address, *key));
+        let ended = self.guards.set_policies(model, &addresses.collect());
+        self.guard_events.extend(ended);
+        for (key, canary) in canaries {
+            targets.entry(key).or_insert_with(|| PlannedTarget {
+                address: canary.address,
+                names: Names::new(&canary.check, None, canary.address),
+                check: canary.check,
+                places: Vec::new(),
+            });
+        }
+        for state in self.services.values_mut() {
+            state.policy = self.guards.of(&state.service);
+        }
+        self.assigned.retain(|key, _| targets.contains_key(key));
+        let targets = self.set_watches(targets, &mut remembered, now);
+        self.set_scopes(now);
+        self.forget(remembered);
+        let all = |name: &Name| (name.clone(), Scope::All);
+        self.touched = model.services.keys().map(all).collect();
         targets
+    }
+
+    /// Says who judges: the target `of`, or all that are not assigned by themselves. A vote of one that is assigned no
+    /// more is gone. What the embedded prober is to probe follows with the next model.
+    pub fn assign(&mut self, vantages: Arc<[Arc<str>]>, of: Option<StateKey>, now: Now) {
+        match of {
+            Some(key) => drop(self.assigned.insert(key, vantages)),
+            None => self.vantages = vantages,
+        }
+        for (key, watch) in &mut self.watches {
+            let assigned = self.assigned.get(key).unwrap_or(&self.vantages);
+            watch.reassign(assigned, now);
+            super::touch(&mut self.touched, &watch.places);
+        }
+        self.set_scopes(now);
+    }
+
+    fn set_scopes(&mut self, now: Now) {
+        let happened = self.guards.set_scopes(&self.services, &self.watches, now);
+        self.happened(happened);
     }
 
     fn drop_missing_services(&mut self, model: &Model) {
@@ -38,9 +90,14 @@ impl Registry {
         self.services.retain(|name, state| {
             let stays = model.services.contains_key(name);
             if !stays {
-                let addresses = state.published.keys();
+                let members = state.take_members();
+                let published = members.filter(|(_, known)| known.published.is_some());
+                let leaving = std::mem::take(&mut state.leaving).into_iter();
+                let leaving = leaving.filter(|(_, leaving)| leaving.published.is_some());
+                let addresses = published.map(|(address, _)| address);
+                let addresses = addresses.chain(leaving.map(|(address, _)| address));
                 changes.extend(
-                    addresses.map(|address| Change::Endpoint((name.clone(), *address), None)),
+                    addresses.map(|address| Change::Endpoint((name.clone(), address), None)),
                 );
             }
             stays
@@ -50,62 +107,72 @@ impl Registry {
     fn set_service(
         &mut self,
         service: &Arc<Service>,
-        keys: BTreeMap<SocketAddr, StateKey>,
-        remembered: &Records,
+        keys: Vec<Option<StateKey>>,
+        remembered: &mut Records,
         now: Now,
     ) {
+        let name = &service.name;
         let state = self
             .services
-            .entry(service.name.clone())
-            .or_insert_with(|| ServiceState {
-                service: Arc::clone(service),
-                keys: BTreeMap::new(),
-                published: BTreeMap::new(),
-                leaving: BTreeMap::new(),
-                hold_until: None,
-                doubt_reported: false,
-                pinned: 0,
-                view: Arc::default(),
-            });
-        state.announce_removals(service, now);
-        state.service = Arc::clone(service);
-        let probed_before = std::mem::replace(&mut state.keys, keys);
-        let mut present = BTreeSet::new();
-        for endpoint in service
-            .backends
-            .iter()
-            .flat_map(|backend| &backend.group.endpoints)
-        {
-            state.leaving.remove(&endpoint.address);
-            if endpoint.state == AdminState::Stopped {
-                // What a machine was before it was stopped says nothing of it when it runs again.
-                continue;
+            .entry(name.clone())
+            .or_insert_with(|| ServiceState::new(service));
+        let mut known: HashMap<SocketAddr, Known> = state.take_members().collect();
+        state.announce_removals(service, &mut known, now);
+        let remembered_pool = remembered.services.remove(name);
+        if service.failover.is_some() {
+            if let Some(record) = remembered_pool.filter(|_| !state.routed) {
+                state.active = record.active;
+                state.routed_since = Some(record.since);
             }
-            present.insert(endpoint.address);
-            if let Some(record) = remembered
-                .endpoints
-                .get(&(service.name.clone(), endpoint.address))
-            {
-                state
-                    .published
-                    .entry(endpoint.address)
-                    .or_insert_with(|| record.clone());
+        } else if state.service.failover.is_some() || remembered_pool.is_some() {
+            state.active = Pool::Primary;
+            self.changes.push(Change::Service(name.clone(), None));
+        }
+        state.service = Arc::clone(service);
+        let mut any_heard_of = false;
+        let mut members = Vec::with_capacity(keys.len());
+        let mut keys = keys.into_iter();
+        for (backend, of_group) in service.backends.iter().enumerate() {
+            for (at, endpoint) in of_group.group.endpoints.iter().enumerate() {
+                let address = endpoint.address;
+                let leaving = state.leaving.remove(&address);
+                let known = known.remove(&address);
+                let probed_before = known.as_ref().is_some_and(|known| known.probed);
+                let (published, before_turn) = match known {
+                    Some(known) => (known.published, known.before_turn),
+                    None => (None, None),
+                };
+                let published = published
+                    .or(leaving.and_then(|leaving| leaving.published))
+                    .or_else(|| remembered.endpoints.remove(&(name.clone(), address)));
+                let mut member = Member {
+                    backend,
+                    endpoint: at,
+                    key: keys.next().flatten(),
+                    published,
+                    before_turn,
+                };
+                if endpoint.state == AdminState::Stopped {
+                    // What a machine was before it was stopped says nothing of it when it runs again.
+                    if member.published.take().is_some() {
+                        self.changes
+                            .push(Change::Endpoint((name.clone(), address), None));
+                    }
+                } else {
+                    any_heard_of |= probed_before || member.published.is_some();
+                }
+                members.push(member);
             }
         }
-        let (name, changes, leaving) = (&service.name, &mut self.changes, &state.leaving);
-        state.published.retain(|address, _| {
-            // What is draining keeps its status, for the case that it comes back.
-            let stays = present.contains(address) || leaving.contains_key(address);
-            if !stays {
-                changes.push(Change::Endpoint((name.clone(), *address), None));
-            }
-            stays
-        });
+        state.members = members;
+        let gone = known
+            .into_iter()
+            .filter(|(_, known)| known.published.is_some());
+        self.changes
+            .extend(gone.map(|(address, _)| Change::Endpoint((name.clone(), address), None)));
         // Design 5.3, for a new service and for one of which no endpoint is left that was ever heard of.
-        let heard_of =
-            |address| probed_before.contains_key(address) || state.published.contains_key(address);
         if let Some(named) = &service.check
-            && !present.iter().any(heard_of)
+            && !any_heard_of
         {
             state.hold_until =
                 Some(now.mono + (named.check.timeout() + Duration::from_secs(1)).min(MAX_HOLD));
@@ -114,52 +181,47 @@ impl Registry {
 
     /// Watches what is planned. A key that is not watched yet starts where the store remembers it, else from the status
     /// that its endpoints had under another check (semantics V8), else from nothing (S2).
-    fn set_watches(&mut self, plan: &Plan, remembered: &Records, now: Now) -> Vec<Target> {
+    fn set_watches(
+        &mut self,
+        planned: BTreeMap<StateKey, PlannedTarget>,
+        remembered: &mut Records,
+        now: Now,
+    ) -> Vec<Target> {
         let mut before = std::mem::take(&mut self.watches);
         let previous = self.published_by_key();
-        let mut targets = Vec::with_capacity(plan.targets.len());
-        for (&key, planned) in &plan.targets {
-            let watch = before.remove(&key).unwrap_or_else(|| {
-                let record =
-                    remembered
-                        .targets
+        let mut targets = Vec::with_capacity(planned.len());
+        let watches = planned.into_iter().map(|(key, planned)| {
+            let assigned = self.assigned.get(&key).unwrap_or(&self.vantages);
+            let ours = || {
+                let record = remembered.targets.remove(&key);
+                record.unwrap_or_else(|| TargetRecord {
+                    tally: previous
                         .get(&key)
-                        .cloned()
-                        .unwrap_or_else(|| TargetRecord {
-                            tally: previous
-                                .get(&key)
-                                .copied()
-                                .map_or_else(Tally::new, Tally::with_previous)
-                                .state(),
-                            since: now.wall,
-                            reason: None,
-                        });
-                Watch {
-                    check: Arc::clone(&planned.check),
-                    services: BTreeSet::new(),
-                    pulse: Arc::default(),
-                    waiting_since: now.wall,
-                    fresh: true,
-                    record,
-                    times: None,
-                }
-            });
-            targets.push(Target {
-                key,
-                address: planned.address,
-                names: planned.names.clone(),
-                check: Arc::clone(&planned.check),
-                seed: Tally::restore(watch.record.tally),
-                pulse: Arc::clone(&watch.pulse),
-            });
-            self.watches.insert(
-                key,
-                Watch {
-                    services: planned.services.clone(),
-                    ..watch
-                },
-            );
-        }
+                        .copied()
+                        .map_or_else(Tally::new, Tally::with_previous)
+                        .state(),
+                    since: now.wall,
+                    reason: None,
+                })
+            };
+            let mut watch = before
+                .remove(&key)
+                .unwrap_or_else(|| Watch::new(&planned.check, assigned, ours, now));
+            watch.places = planned.places.into();
+            if let Some(ballot) = watch.ballot(EMBEDDED_VANTAGE) {
+                targets.push(Target {
+                    key,
+                    address: planned.address,
+                    names: planned.names,
+                    check: planned.check,
+                    seed: Tally::restore(ballot.record.tally),
+                    pulse: Arc::clone(&ballot.pulse),
+                });
+            }
+            (key, watch)
+        });
+        // Collected, not inserted one by one: that leaves no half-empty nodes.
+        self.watches = watches.collect();
         self.changes
             .extend(before.into_keys().map(|key| Change::Target(key, None)));
         targets
@@ -169,60 +231,89 @@ impl Registry {
     /// take the endpoint out.
     fn published_by_key(&self) -> HashMap<StateKey, Verdict> {
         let mut verdicts: HashMap<StateKey, Verdict> = HashMap::new();
-        for state in self.services.values() {
-            for (address, key) in &state.keys {
-                if let Some(record) = state.published.get(address) {
-                    let verdict = verdicts.entry(*key).or_insert(record.verdict);
-                    *verdict = record.verdict.min(*verdict);
-                }
+        for member in self.services.values().flat_map(|state| &state.members) {
+            if let (Some(key), Some(record)) = (member.key, &member.published) {
+                let verdict = verdicts.entry(key).or_insert(record.verdict);
+                *verdict = record.verdict.min(*verdict);
             }
         }
         verdicts
     }
 
-    /// Deletes from the store what the first model has no use for.
-    fn forget_unclaimed(&mut self, remembered: Records) {
-        let targets = remembered
-            .targets
-            .into_keys()
-            .filter(|key| !self.watches.contains_key(key));
+    /// Deletes from the store what the first model has not claimed.
+    fn forget(&mut self, unclaimed: Records) {
+        let targets = unclaimed.targets.into_keys();
         self.changes
             .extend(targets.map(|key| Change::Target(key, None)));
-        let services = &self.services;
-        let endpoints = remembered.endpoints.into_keys().filter(|(name, address)| {
-            !services
-                .get(name)
-                .is_some_and(|state| state.published.contains_key(address))
-        });
+        let endpoints = unclaimed.endpoints.into_keys();
         self.changes
             .extend(endpoints.map(|key| Change::Endpoint(key, None)));
+        let services = unclaimed.services.into_keys();
+        self.changes
+            .extend(services.map(|name| Change::Service(name, None)));
     }
 }
 
 impl ServiceState {
+    /// A service of which nothing is known yet.
+    fn new(service: &Arc<Service>) -> Self {
+        Self {
+            service: Arc::clone(service),
+            members: Vec::new(),
+            leaving: BTreeMap::new(),
+            counts: Counts::default(),
+            policy: None,
+            active: Pool::Primary,
+            routed_since: None,
+            routed: false,
+            hold_until: None,
+            doubt_reported: false,
+            view: Arc::default(),
+            others_first: false,
+        }
+    }
+
+    /// Its members by address; it has none afterwards.
+    fn take_members(&mut self) -> impl Iterator<Item = (SocketAddr, Known)> + use<> {
+        let members = std::mem::take(&mut self.members);
+        let service = Arc::clone(&self.service);
+        members.into_iter().filter_map(move |member| {
+            let backend = service.backends.get(member.backend)?;
+            let endpoint = backend.group.endpoints.get(member.endpoint)?;
+            let known = Known {
+                probed: member.key.is_some(),
+                published: member.published,
+                before_turn: member.before_turn,
+            };
+            Some((endpoint.address, known))
+        })
+    }
+
     /// Design 5.6: an endpoint that the new service no longer has is first DRAINING.
-    fn announce_removals(&mut self, service: &Service, now: Now) {
+    fn announce_removals(
+        &mut self,
+        service: &Service,
+        known: &mut HashMap<SocketAddr, Known>,
+        now: Now,
+    ) {
         if service.connection_draining.is_zero() {
             return;
         }
-        let stays: BTreeSet<SocketAddr> = service.addresses().collect();
-        for endpoint in self
-            .view
-            .endpoints
-            .iter()
-            .filter(|endpoint| endpoint.status.is_some())
-        {
+        let stays: HashSet<SocketAddr> = service.addresses().collect();
+        let shown = self.view.endpoints.iter();
+        for endpoint in shown.filter(|endpoint| endpoint.status.is_some()) {
             if !stays.contains(&endpoint.address) {
+                let known = known.remove(&endpoint.address);
                 self.leaving
                     .entry(endpoint.address)
                     .or_insert_with(|| Leaving {
                         until: now.mono + service.connection_draining,
-                        group: endpoint.group.clone(),
-                        locality: endpoint.locality.clone(),
+                        group: Arc::clone(&endpoint.group),
                         pool: endpoint.pool,
                         by: endpoint.by,
                         probe_address: endpoint.probe_address,
                         weight: endpoint.weight,
+                        published: known.and_then(|known| known.published),
                     });
             }
         }

@@ -1,8 +1,16 @@
 //! One service's view out of its state and its votes: what is decided for each endpoint, and what is held.
 //!
-//! In: the service's state, the votes by state key, the time. Out: the new view (kept in the state), transitions,
-//! changes for the store. Pure but for the state that it is given.
+//! In: the service's state, the votes by state key, the time, and which endpoints something has happened to. Out: the new
+//! view (kept in the state), transitions, changes for the store. Pure but for the state that it is given.
+//!
+//! ```text
+//! scope ─► judge each: votes → published, counts ─► of the service: held? in doubt? ─► view of each ─► transitions
+//!                                                       │ changed: the unjudged too ▲
+//!                                                       ├───────────────────────────┘
+//!                                                       └─► which pool takes traffic ─► rerouting
+//! ```
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -10,13 +18,15 @@ use vitals_prober::outcome::Times;
 use vitals_prober::tally::Verdict;
 use vitals_prober::target::StateKey;
 
-use super::{Change, EndpointRecord, ServiceState};
-use crate::health::quorum::{self, Decision, Vote};
+use super::{Change, Counts, EndpointRecord, Member, Scope, ServiceRecord, ServiceState};
+use crate::health::failover::{self, Choice};
+use crate::health::guard::Abstention;
+use crate::health::quorum::{self, Decision, Kept, Vote};
 use crate::health::{
-    DetailedStatus, EdsStatus, EndpointView, Now, Pool, Routing, Rule, ServiceView, Transition,
-    VoteView,
+    DetailedStatus, EdsStatus, EndpointView, Now, Pool, Rerouting, Routing, Rule, ServiceView,
+    Transition, VoteView,
 };
-use crate::model::{AdminState, Backend, Endpoint, Name};
+use crate::model::{AdminState, Backend, Endpoint, Name, Service};
 
 /// What came of evaluating one service.
 #[derive(Debug, Default)]
@@ -26,45 +36,184 @@ pub(super) struct Evaluation {
     pub(super) benefit_of_doubt: bool,
     pub(super) newly_pinned: usize,
     pub(super) unpinned: bool,
+    /// How many are pinned, where that has changed.
+    pub(super) pinned_now: Option<usize>,
+    /// Whether the fleet may be told something else than before.
+    pub(super) serves_otherwise: bool,
+    pub(super) evaluated: usize,
+    pub(super) rerouted: Option<Rerouting>,
 }
 
 /// What the votes say of one endpoint, before the operator's word and the first-word rules.
 struct Judged<'m> {
+    member: usize,
     backend: &'m Backend,
     endpoint: &'m Endpoint,
+    key: Option<StateKey>,
     verdict: Option<Verdict>,
     rule: Rule,
     votes: Vec<VoteView>,
+    deciding: Option<usize>,
+}
+
+/// How a member counts: its pool, whether it is healthy, whether it was never judged.
+type Counted = (Pool, bool, bool);
+
+/// A member's backend and endpoint in the model.
+fn found<'m>(service: &'m Service, member: &Member) -> Option<(&'m Backend, &'m Endpoint)> {
+    let backend = service.backends.get(member.backend)?;
+    Some((backend, backend.group.endpoints.get(member.endpoint)?))
+}
+
+/// Whether new requests may go there, as far as the operator is concerned.
+fn takes_requests(service: &Service, backend: &Backend, endpoint: &Endpoint) -> bool {
+    endpoint.state == AdminState::Active && service.weight_of(backend, endpoint).is_some()
 }
 
 impl ServiceState {
     pub(super) fn evaluate(
         &mut self,
-        votes: impl Fn(&StateKey) -> Option<VoteView>,
-        times: impl Fn(&StateKey) -> Option<Times>,
+        scope: &Scope,
+        votes: impl Fn(&StateKey) -> Vec<VoteView>,
+        times: impl Fn(&StateKey, &str) -> Option<Times>,
+        abstaining: &[Arc<Abstention>],
         now: Now,
     ) -> Evaluation {
         let mut evaluation = Evaluation::default();
-        self.end_drainings(now, &mut evaluation);
-        let service = Arc::clone(&self.service);
+        let some_left = self.end_drainings(now, &mut evaluation);
+        let (service, pinned_before) = (Arc::clone(&self.service), self.counts.pinned);
         let mut judged = Vec::new();
-        for backend in &service.backends {
-            for endpoint in &backend.group.endpoints {
-                judged.push(self.judge(backend, endpoint, &votes, now, &mut evaluation));
+        match scope {
+            Scope::All => {
+                self.counts = Counts::default();
+                for member in 0..self.members.len() {
+                    judged.extend(self.judge(member, &service, &votes, now, &mut evaluation));
+                }
+            }
+            Scope::Members(members) => {
+                for &member in members {
+                    if let Some((pool, healthy, unjudged)) = self.counted(member, &service) {
+                        let counts = self.counts.pools.of_mut(pool);
+                        counts.healthy -= usize::from(healthy);
+                        counts.unjudged -= usize::from(unjudged);
+                        counts.counted -= 1;
+                    }
+                    judged.extend(self.judge(member, &service, &votes, now, &mut evaluation));
+                }
+            }
+        }
+        for judged in &judged {
+            if let Some((pool, healthy, unjudged)) = self.counted(judged.member, &service) {
+                let counts = self.counts.pools.of_mut(pool);
+                counts.healthy += usize::from(healthy);
+                counts.unjudged += usize::from(unjudged);
+                counts.counted += 1;
             }
         }
 
-        let served = |j: &&Judged<'_>| {
-            j.endpoint.state == AdminState::Active
-                && service.weight_of(j.backend, j.endpoint).is_some()
+        let held_before = self.view.held;
+        let held = self.decide_hold(now, &mut evaluation);
+        let others_first = self.counts.pools.healthy() > 0 || held;
+        if others_first != self.others_first {
+            self.others_first = others_first;
+            // Whoever was never judged is shown otherwise now. Judging again changes nothing of what is published.
+            for member in 0..self.members.len() {
+                let unjudged = self
+                    .counted(member, &service)
+                    .is_some_and(|counted| counted.2);
+                if !scope.has(member) && unjudged {
+                    judged.extend(self.judge(member, &service, &votes, now, &mut evaluation));
+                }
+            }
+        }
+        evaluation.evaluated = judged.len();
+        evaluation.serves_otherwise |= held != held_before || some_left;
+
+        let choice = self.route(&service, now, &mut evaluation);
+        let endpoints = match scope {
+            Scope::All => self.all_views(judged, &times, now, &mut evaluation),
+            Scope::Members(_) => self.some_views(judged, &times, now, &mut evaluation),
         };
-        let any_healthy = judged
-            .iter()
-            .filter(served)
-            .any(|j| j.verdict == Some(Verdict::Healthy));
-        let any_unjudged = judged.iter().filter(served).any(|j| j.verdict.is_none());
-        // Design 5.3. Held also when some endpoints have failed and others have not been heard of: to answer then would
-        // be to say that all are down.
+        let pinned = self.counts.pinned;
+        evaluation.newly_pinned = if pinned > pinned_before { pinned } else { 0 };
+        evaluation.pinned_now = (pinned != pinned_before).then_some(pinned);
+        evaluation.unpinned = pinned_before > 0 && pinned == 0;
+        self.view = Arc::new(ServiceView {
+            held,
+            routing: choice.routing,
+            why: choice.why,
+            since: self.routed_since,
+            pools: self.counts.pools,
+            pinned,
+            abstaining: abstaining.to_vec(),
+            endpoints,
+        });
+        evaluation
+    }
+
+    /// Which pool takes traffic, and whether all share it (semantics H2, H3, H6). What holds when the server starts is no
+    /// event.
+    fn route(&mut self, service: &Service, now: Now, evaluation: &mut Evaluation) -> Choice {
+        let choice = failover::choose(
+            service.failover.as_ref(),
+            service.when_all_unhealthy,
+            self.active,
+            &self.counts.pools,
+        );
+        let from = Routing {
+            active: self.active,
+            open: self.view.routing.open,
+        };
+        let first = !std::mem::replace(&mut self.routed, true);
+        if choice.routing != from || first {
+            evaluation.serves_otherwise = true;
+        }
+        if choice.routing.active != from.active || (choice.routing != from && !first) {
+            self.routed_since = Some(now.wall);
+            evaluation.rerouted = Some(Rerouting {
+                service: service.name.clone(),
+                from,
+                to: choice.routing,
+                why: choice.why,
+            });
+        }
+        let since = *self.routed_since.get_or_insert(now.wall);
+        if choice.routing.active != from.active {
+            self.active = choice.routing.active;
+            let record = ServiceRecord {
+                active: self.active,
+                since,
+            };
+            let name: Name = service.name.clone();
+            evaluation.changes.push(Change::Service(name, Some(record)));
+        }
+        choice
+    }
+
+    /// The group of one of its endpoints, and what was published of it.
+    pub(super) fn published_of(&self, member: usize) -> Option<(&Name, Option<Verdict>)> {
+        let member = self.members.get(member)?;
+        let backend = self.service.backends.get(member.backend)?;
+        let verdict = member.published.as_ref().map(|record| record.verdict);
+        Some((&backend.group.name, verdict))
+    }
+
+    /// How a member counts; `None` where it takes no new requests.
+    fn counted(&self, member: usize, service: &Service) -> Option<Counted> {
+        let member = self.members.get(member)?;
+        let (backend, endpoint) = found(service, member)?;
+        let verdict = member.published.as_ref().map(|record| record.verdict);
+        takes_requests(service, backend, endpoint).then(|| {
+            let healthy = verdict == Some(Verdict::Healthy);
+            (Pool::of(backend), healthy, verdict.is_none())
+        })
+    }
+
+    /// Design 5.3: whether the load assignment is held. Held also when some endpoints have failed and others have not been
+    /// heard of: to answer then would be to say that all are down.
+    fn decide_hold(&mut self, now: Now, evaluation: &mut Evaluation) -> bool {
+        let pools = &self.counts.pools;
+        let (any_healthy, any_unjudged) = (pools.healthy() > 0, pools.unjudged() > 0);
         if any_healthy || !any_unjudged || self.hold_until.is_some_and(|until| until <= now.mono) {
             self.hold_until = None;
         }
@@ -72,152 +221,162 @@ impl ServiceState {
         let doubt = !held && !any_healthy && any_unjudged;
         evaluation.benefit_of_doubt = doubt && !self.doubt_reported;
         self.doubt_reported = doubt;
-
-        let mut endpoints: Vec<EndpointView> = judged
-            .into_iter()
-            .map(|judged| self.view_of(judged, any_healthy || held, now))
-            .collect();
-        endpoints.extend(self.leaving.iter().map(|(address, leaving)| EndpointView {
-            group: leaving.group.clone(),
-            address: *address,
-            locality: leaving.locality.clone(),
-            pool: leaving.pool,
-            by: leaving.by,
-            probe_address: leaving.probe_address,
-            weight: leaving.weight,
-            status: Some(EdsStatus::Draining),
-            detailed: DetailedStatus::Draining,
-            reason: None,
-            since: now.wall,
-            rule: Rule::Removed,
-            pinned: false,
-            votes: Vec::new(),
-        }));
-
-        let pinned = endpoints.iter().filter(|endpoint| endpoint.pinned).count();
-        evaluation.newly_pinned = if pinned > self.pinned { pinned } else { 0 };
-        evaluation.unpinned = self.pinned > 0 && pinned == 0;
-        self.pinned = pinned;
-        self.compare(&mut endpoints, &times, &mut evaluation);
-        self.view = Arc::new(ServiceView {
-            held,
-            routing: Routing::default(),
-            endpoints,
-        });
-        evaluation
+        held
     }
 
-    fn end_drainings(&mut self, now: Now, evaluation: &mut Evaluation) {
-        let (name, published) = (&self.service.name, &mut self.published);
+    /// The views of all endpoints, made anew. The one before of each is found by its address: it may stand elsewhere now.
+    fn all_views(
+        &mut self,
+        judged: Vec<Judged<'_>>,
+        times: impl Fn(&StateKey, &str) -> Option<Times>,
+        now: Now,
+        evaluation: &mut Evaluation,
+    ) -> Vec<Arc<EndpointView>> {
+        evaluation.serves_otherwise = true;
+        let old = Arc::clone(&self.view);
+        let old: HashMap<SocketAddr, &EndpointView> = old
+            .endpoints
+            .iter()
+            .map(|old| (old.address, &**old))
+            .collect();
+        let mut views = Vec::with_capacity(judged.len() + self.leaving.len());
+        for judged in judged {
+            let (key, deciding) = (judged.key, judged.deciding);
+            let mut view = self.view_of(judged, now);
+            let times = |vantage: &str| times(&key?, vantage);
+            let old = old.get(&view.address).copied();
+            self.compare(old, &mut view, deciding, times, evaluation);
+            self.counts.pinned += usize::from(view.pinned.is_some());
+            views.push(Arc::new(view));
+        }
+        for (address, leaving) in &self.leaving {
+            let mut view = EndpointView {
+                group: Arc::clone(&leaving.group),
+                address: *address,
+                pool: leaving.pool,
+                by: leaving.by,
+                probe_address: leaving.probe_address,
+                weight: leaving.weight,
+                status: Some(EdsStatus::Draining),
+                detailed: DetailedStatus::Draining,
+                reason: None,
+                since: now.wall,
+                rule: Rule::Removed,
+                pinned: None,
+                votes: Vec::new(),
+            };
+            let old = old.get(address).copied();
+            self.compare(old, &mut view, None, |_| None, evaluation);
+            views.push(Arc::new(view));
+        }
+        views
+    }
+
+    /// The views of these endpoints made anew, those of the others as they were.
+    fn some_views(
+        &mut self,
+        judged: Vec<Judged<'_>>,
+        times: impl Fn(&StateKey, &str) -> Option<Times>,
+        now: Now,
+        evaluation: &mut Evaluation,
+    ) -> Vec<Arc<EndpointView>> {
+        let mut views = self.view.endpoints.clone();
+        for judged in judged {
+            let (member, key, deciding) = (judged.member, judged.key, judged.deciding);
+            let Some(place) = views.get_mut(member) else {
+                continue;
+            };
+            let mut view = self.view_of(judged, now);
+            let times = |vantage: &str| times(&key?, vantage);
+            self.compare(Some(place), &mut view, deciding, times, evaluation);
+            evaluation.serves_otherwise |= view.status != place.status;
+            self.counts.pinned += usize::from(view.pinned.is_some());
+            self.counts.pinned -= usize::from(place.pinned.is_some());
+            *place = Arc::new(view);
+        }
+        let mut at = 0;
+        views.retain(|view| {
+            at += 1;
+            at <= self.members.len() || self.leaving.contains_key(&view.address)
+        });
+        views
+    }
+
+    /// Forgets who has drained. Whether anybody has.
+    fn end_drainings(&mut self, now: Now, evaluation: &mut Evaluation) -> bool {
+        let name = &self.service.name;
+        let before = self.leaving.len();
         self.leaving.retain(|address, leaving| {
             let stays = leaving.until > now.mono;
-            if !stays && published.remove(address).is_some() {
+            if !stays && leaving.published.is_some() {
                 evaluation
                     .changes
                     .push(Change::Endpoint((name.clone(), *address), None));
             }
             stays
         });
+        self.leaving.len() != before
     }
 
-    /// Votes → verdict (semantics V2–V4, V8), and what is published from it.
+    /// Votes → verdict (semantics V2–V5, V8), and what is published from it.
     fn judge<'m>(
         &mut self,
-        backend: &'m Backend,
-        endpoint: &'m Endpoint,
-        votes: impl Fn(&StateKey) -> Option<VoteView>,
+        member: usize,
+        service: &'m Service,
+        votes: impl Fn(&StateKey) -> Vec<VoteView>,
         now: Now,
         evaluation: &mut Evaluation,
-    ) -> Judged<'m> {
-        let address = endpoint.address;
-        let key = self.keys.get(&address).copied();
-        let votes: Vec<VoteView> = key.iter().filter_map(votes).collect();
-        let ballots: Vec<Vote> = votes
-            .iter()
-            .map(|vote| Vote {
-                verdict: vote.verdict,
-                fresh: vote.fresh,
-            })
-            .collect();
-        let standing = self.published.get(&address).map(|record| record.verdict);
-        let (verdict, rule) = if self.service.check.is_none() {
-            (Some(Verdict::Healthy), Rule::NoCheck)
+    ) -> Option<Judged<'m>> {
+        let state = self.members.get_mut(member)?;
+        let (backend, endpoint) = found(service, state)?;
+        let key = state.key;
+        let votes = key.as_ref().map_or_else(Vec::new, votes);
+        let before = state.published.clone();
+        let (verdict, rule, deciding) = if service.check.is_none() {
+            (Some(Verdict::Healthy), Rule::NoCheck, None)
+        } else if !backend.by.probers {
+            (Some(Verdict::Healthy), Rule::EnvoysOnly, None)
         } else {
-            match quorum::majority(&ballots) {
-                Decision::Settled(verdict, rule) => (Some(verdict), rule),
-                // Too few votes or a tie on an endpoint that was never published: the votes that there are must do.
-                Decision::Keep(rule) => (
-                    standing.or(votes.iter().find_map(|vote| vote.verdict)),
-                    rule,
-                ),
-                Decision::Unjudged => (standing, Rule::PreviousCheck),
-            }
+            state.weigh(service, &votes, now)
         };
         if let Some(verdict) = verdict
             && endpoint.state != AdminState::Stopped
         {
-            let deciding = votes.iter().find(|vote| vote.verdict == Some(verdict));
-            self.publish(address, verdict, deciding, key, now, evaluation);
+            let deciding = deciding.and_then(|at| votes.get(at));
+            state.publish(verdict, deciding, now);
         }
-        Judged {
+        if state.published != before {
+            let change = (service.name.clone(), endpoint.address);
+            let record = state.published.clone();
+            evaluation.changes.push(Change::Endpoint(change, record));
+        }
+        Some(Judged {
+            member,
             backend,
             endpoint,
+            key,
             verdict,
             rule,
             votes,
-        }
-    }
-
-    fn publish(
-        &mut self,
-        address: SocketAddr,
-        verdict: Verdict,
-        deciding: Option<&VoteView>,
-        key: Option<StateKey>,
-        now: Now,
-        evaluation: &mut Evaluation,
-    ) {
-        let before = self.published.get(&address);
-        let changed = before.is_none_or(|record| record.verdict != verdict);
-        let decided_by = if deciding.is_some() {
-            key
-        } else {
-            before.and_then(|record| record.key)
-        };
-        let record = EndpointRecord {
-            verdict,
-            since: match before {
-                Some(record) if !changed => record.since,
-                _ => deciding.and_then(|vote| vote.since).unwrap_or(now.wall),
-            },
-            reason: match deciding {
-                Some(vote) => vote.reason.clone(),
-                None => before
-                    .filter(|_| !changed)
-                    .and_then(|record| record.reason.clone()),
-            },
-            key: decided_by,
-        };
-        if before != Some(&record) {
-            let name: Name = self.service.name.clone();
-            evaluation
-                .changes
-                .push(Change::Endpoint((name, address), Some(record.clone())));
-            self.published.insert(address, record);
-        }
+            deciding,
+        })
     }
 
     /// The operator's word first (semantics H1, S6), then the verdict, then the rules of the first word (design 5.3).
-    fn view_of(&self, judged: Judged<'_>, others_are_healthy: bool, now: Now) -> EndpointView {
+    fn view_of(&self, judged: Judged<'_>, now: Now) -> EndpointView {
         let Judged {
+            member,
             backend,
             endpoint,
             verdict,
             rule,
             votes,
+            deciding: _,
+            key: _,
         } = judged;
         let weight = self.service.weight_of(backend, endpoint);
-        let published = self.published.get(&endpoint.address);
+        let member = self.members.get(member);
+        let published = member.and_then(|member| member.published.as_ref());
         let (status, detailed, rule) = match (endpoint.state, weight, verdict) {
             (AdminState::Stopped, ..) => (None, DetailedStatus::Stopped, Rule::AdminStopped),
             (AdminState::Draining, ..) => (
@@ -233,10 +392,13 @@ impl ServiceState {
             (AdminState::Active, Some(_), Some(_)) if rule == Rule::NoCheck => {
                 (Some(EdsStatus::Healthy), DetailedStatus::Disabled, rule)
             }
+            (AdminState::Active, Some(_), Some(_)) if rule == Rule::EnvoysOnly => {
+                (Some(EdsStatus::Healthy), DetailedStatus::Unknown, rule)
+            }
             (AdminState::Active, Some(_), Some(verdict)) => {
                 (Some(verdict.into()), verdict.into(), rule)
             }
-            (AdminState::Active, Some(_), None) if others_are_healthy => (
+            (AdminState::Active, Some(_), None) if self.others_first => (
                 Some(EdsStatus::Unhealthy),
                 DetailedStatus::Probing,
                 Rule::AwaitingFirstSuccess,
@@ -249,9 +411,8 @@ impl ServiceState {
         };
         let by_verdict = verdict.is_some_and(|verdict| DetailedStatus::from(verdict) == detailed);
         EndpointView {
-            group: backend.group.name.clone(),
+            group: Arc::clone(&backend.group),
             address: endpoint.address,
-            locality: backend.group.locality.clone(),
             pool: Pool::of(backend),
             by: self.service.check.as_ref().map(|_| backend.by),
             probe_address: self
@@ -268,49 +429,187 @@ impl ServiceState {
             since: published
                 .filter(|_| by_verdict)
                 .map_or(now.wall, |record| record.since),
+            pinned: rule.is_pinned().then_some(now.wall),
             rule,
-            pinned: rule == Rule::Pinned,
             votes,
         }
     }
 
-    /// Holds the new endpoints against the last view: keeps `since` where nothing changed, and names what did (S7).
+    /// Holds an endpoint's new view against the one before: keeps `since` where nothing changed, and names what did (S7).
     /// An endpoint's first appearance is no transition, so neither is a restart.
     fn compare(
         &self,
-        endpoints: &mut [EndpointView],
-        times: impl Fn(&StateKey) -> Option<Times>,
+        before: Option<&EndpointView>,
+        view: &mut EndpointView,
+        deciding: Option<usize>,
+        times: impl FnOnce(&str) -> Option<Times>,
         evaluation: &mut Evaluation,
     ) {
-        let before: std::collections::HashMap<SocketAddr, &EndpointView> = self
-            .view
-            .endpoints
-            .iter()
-            .map(|endpoint| (endpoint.address, endpoint))
-            .collect();
-        for endpoint in endpoints {
-            let Some(before) = before.get(&endpoint.address) else {
-                continue;
-            };
-            if before.detailed == endpoint.detailed {
-                endpoint.since = before.since;
-                continue;
+        let Some(before) = before else { return };
+        if view.pinned.is_some()
+            && let Some(pinned) = before.pinned
+        {
+            view.pinned = Some(pinned);
+            if let Rule::Pinned { since, .. } = &mut view.rule {
+                *since = pinned;
             }
-            let deciding = endpoint.votes.iter().find(|vote| {
-                vote.verdict
-                    .is_some_and(|verdict| DetailedStatus::from(verdict) == endpoint.detailed)
-            });
-            evaluation.transitions.push(Transition {
-                service: self.service.name.clone(),
-                group: endpoint.group.clone(),
-                address: endpoint.address,
-                from: before.detailed,
-                to: endpoint.detailed,
-                reason: deciding.and_then(|vote| vote.reason.clone()),
-                times: deciding.and_then(|_| times(self.keys.get(&endpoint.address)?)),
-                vantage: deciding.map(|vote| Arc::clone(&vote.vantage)),
-                rule: endpoint.rule,
-            });
+        }
+        if before.detailed == view.detailed {
+            view.since = before.since;
+            return;
+        }
+        let by_verdict = |vote: &&VoteView| {
+            let verdict = vote.verdict.map(DetailedStatus::from);
+            verdict == Some(view.detailed)
+        };
+        let deciding = deciding
+            .and_then(|at| view.votes.get(at))
+            .filter(by_verdict);
+        evaluation.transitions.push(Transition {
+            service: self.service.name.clone(),
+            group: view.group.name.clone(),
+            address: view.address,
+            from: before.detailed,
+            to: view.detailed,
+            reason: deciding.and_then(|vote| vote.reason.clone()),
+            times: deciding.and_then(|vote| times(&vote.vantage)),
+            vantage: deciding.map(|vote| Arc::clone(&vote.vantage)),
+            rule: view.rule.clone(),
+        });
+    }
+}
+
+impl Member {
+    /// What the votes come to for it: the verdict that stands then, by which rule, and which of the votes made it. `None`
+    /// is PROBING.
+    fn weigh(
+        &mut self,
+        service: &Service,
+        votes: &[VoteView],
+        now: Now,
+    ) -> (Option<Verdict>, Rule, Option<usize>) {
+        let mut ballots: Vec<Vote> = votes
+            .iter()
+            .map(|vote| Vote {
+                vantage: Arc::clone(&vote.vantage),
+                verdict: vote.verdict,
+                turned: vote.turned,
+                fresh: vote.fresh,
+                abstains: vote.abstains.is_some(),
+            })
+            .collect();
+        let standing = |member: &Self| member.published.as_ref().map(|record| record.verdict);
+        let kept = match quorum::decide(service.quorum, &ballots) {
+            Decision::Settled(verdict, rule) => {
+                let deciding = deciding(verdict, &rule, votes);
+                return (Some(verdict), rule, deciding);
+            }
+            Decision::Unjudged => return (standing(self), Rule::PreviousCheck, None),
+            Decision::Keep(kept) => kept,
+        };
+        // Semantics V5: what was published by the turns that brought a vantage into doubt is taken back.
+        let doubted = |vote: &&VoteView| {
+            let abstention = vote.abstains.as_ref();
+            abstention.is_some_and(|doubt| vote.turned.is_some_and(|at| doubt.undoes(at)))
+        };
+        let undone = votes
+            .iter()
+            .filter(doubted)
+            .filter_map(|vote| vote.abstains.as_ref())
+            .find(|abstention| self.undo(abstention));
+        let doubted = |vote: &VoteView| vote.abstains.clone().filter(|_| vote.fresh);
+        let rule = match (kept, undone.cloned()) {
+            (_, Some(abstention)) => Rule::Guarded(abstention),
+            (Kept::Tie { each }, None) => Rule::Tie { each },
+            (Kept::TooFew { fresh, assigned }, None) => match votes.iter().find_map(doubted) {
+                Some(abstention) => Rule::Guarded(abstention),
+                None => Rule::Pinned {
+                    fresh,
+                    assigned,
+                    since: now.wall,
+                },
+            },
+        };
+        if let Some(standing) = standing(self) {
+            return (Some(standing), rule, None);
+        }
+        // Never published, as an endpoint of a service that is new here: the last that enough vantages said, however long
+        // ago, is more than nothing.
+        for ballot in &mut ballots {
+            ballot.fresh = true;
+        }
+        match quorum::decide(service.quorum, &ballots) {
+            Decision::Settled(verdict, by) => {
+                let deciding = deciding(verdict, &by, votes);
+                let rule = match rule {
+                    Rule::Pinned {
+                        fresh, assigned, ..
+                    } => Rule::LastKnown { fresh, assigned },
+                    other => other,
+                };
+                (Some(verdict), rule, deciding)
+            }
+            Decision::Keep(_) | Decision::Unjudged => (None, rule, None),
         }
     }
+
+    /// Goes back to what was published before it ceased to be healthy, where that was by a turn that is in doubt. Whether
+    /// it was.
+    fn undo(&mut self, abstention: &Abstention) -> bool {
+        let turn = self.before_turn.take_if(|turn| abstention.undoes(turn.1));
+        let undone = turn.is_some();
+        if let Some(turn) = turn {
+            self.published = Some(turn.0);
+        }
+        undone
+    }
+
+    /// Takes a verdict as the published one.
+    fn publish(&mut self, verdict: Verdict, deciding: Option<&VoteView>, now: Now) {
+        let before = self.published.as_ref();
+        let changed = before.is_none_or(|record| record.verdict != verdict);
+        let record = EndpointRecord {
+            verdict,
+            since: match before {
+                Some(record) if !changed => record.since,
+                _ => deciding.and_then(|vote| vote.since).unwrap_or(now.wall),
+            },
+            reason: match deciding {
+                Some(vote) => vote.reason.clone(),
+                None => before
+                    .filter(|_| !changed)
+                    .and_then(|record| record.reason.clone()),
+            },
+            key: match deciding {
+                Some(_) => self.key,
+                None => before.and_then(|record| record.key),
+            },
+        };
+        if before == Some(&record) {
+            return;
+        }
+        let old = self.published.replace(record);
+        match old {
+            _ if verdict.is_healthy() => self.before_turn = None,
+            Some(old) if old.verdict.is_healthy() => {
+                self.before_turn = Some(Box::new((old, now.mono)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Which vote made the verdict: of those that count and say it, the one that turned last.
+fn deciding(verdict: Verdict, rule: &Rule, votes: &[VoteView]) -> Option<usize> {
+    let says = |vote: &VoteView| match rule {
+        Rule::Any { vantage, .. } => vote.vantage == *vantage,
+        _ => vote.verdict == Some(verdict),
+    };
+    let counts = |vote: &VoteView| vote.fresh && vote.abstains.is_none();
+    let mut votes: Vec<(usize, &VoteView)> = votes.iter().enumerate().collect();
+    votes.retain(|(_, vote)| says(vote));
+    let latest = votes
+        .iter()
+        .max_by_key(|(_, vote)| (counts(vote), vote.turned));
+    latest.map(|(at, _)| *at)
 }

@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use vitals_prober::clock;
-use vitals_prober::outcome::{Outcome, ProbeResult, ReasonCode};
-use vitals_prober::tally::Tally;
+use vitals_prober::outcome::{Outcome, ProbeResult, ReasonCode, Times};
+use vitals_prober::tally::{Step, Tally};
 use vitals_prober::target::Target;
 
 use super::*;
 use crate::config::{Source, parse_sources};
 use crate::health::{DetailedStatus, EdsStatus, EndpointView, Rule};
+use crate::model::Model;
+
+mod guarded;
+mod routed;
+mod voted;
 
 /// A server's health path without tasks: what the engine does is done by `probe`.
 struct Bench {
@@ -18,6 +23,11 @@ struct Bench {
     now: Now,
     /// The engine's side: targets with their tallies.
     targets: BTreeMap<StateKey, (Target, Tally)>,
+    /// Vantages elsewhere, with theirs.
+    others: BTreeMap<(String, StateKey), Tally>,
+    serial: u64,
+    /// What the configuration says beyond its text.
+    edit: fn(&mut Service),
     /// The store's side.
     stored: Records,
     update: Update,
@@ -29,6 +39,10 @@ impl Bench {
     }
 
     fn with_memory(yaml: &str, records: Records) -> Self {
+        Self::edited(yaml, |_| {}, records)
+    }
+
+    fn edited(yaml: &str, edit: fn(&mut Service), records: Records) -> Self {
         let now = Now {
             mono: clock::now(),
             wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
@@ -37,6 +51,9 @@ impl Bench {
             registry: Registry::new(records.clone()),
             now,
             targets: BTreeMap::new(),
+            others: BTreeMap::new(),
+            serial: 0,
+            edit,
             stored: records,
             update: Update::default(),
         };
@@ -46,14 +63,22 @@ impl Bench {
 
     /// A restart: the same store, a new process.
     fn restart(&self, yaml: &str) -> Self {
-        Self::with_memory(yaml, self.stored.clone())
+        Self::edited(yaml, self.edit, self.stored.clone())
     }
 
     fn load(&mut self, yaml: &str) {
         let model = parse_sources(&[Source::new("test.yaml", yaml)])
             .unwrap_or_else(|errors| panic!("{errors:?}"))
             .model;
-        let targets = self.registry.set_model(&model, self.now);
+        let mut model = Model::clone(&model);
+        for service in model.services.values_mut() {
+            (self.edit)(Arc::make_mut(service));
+        }
+        self.load_model(&model);
+    }
+
+    fn load_model(&mut self, model: &Model) {
+        let targets = self.registry.set_model(model, self.now);
         let mut before = std::mem::take(&mut self.targets);
         for target in targets {
             let tally = before
@@ -74,6 +99,12 @@ impl Bench {
                     drop(self.stored.endpoints.insert(key, record))
                 }
                 Change::Endpoint(key, None) => drop(self.stored.endpoints.remove(&key)),
+                Change::Service(name, Some(record)) => {
+                    self.stored.services.insert(name, record);
+                }
+                Change::Service(name, None) => {
+                    self.stored.services.remove(&name);
+                }
             }
         }
     }
@@ -87,6 +118,12 @@ impl Bench {
 
     /// One probe of every target on this address.
     fn probe(&mut self, address: &str, result: ProbeResult) {
+        self.say(EMBEDDED_VANTAGE, address, result);
+        self.update();
+    }
+
+    /// One probe of every target on this address by this vantage, of which the registry is told; its reports.
+    fn say(&mut self, vantage: &str, address: &str, result: ProbeResult) -> Vec<Report> {
         let address: SocketAddr = address.parse().unwrap();
         let code = match result {
             ProbeResult::Pass => ReasonCode::ResponseOk,
@@ -94,16 +131,27 @@ impl Bench {
             ProbeResult::Timeout => ReasonCode::ConnectRefused,
             ProbeResult::Inconclusive => ReasonCode::LocalFds,
         };
+        let now = self.now;
+        let mut reports = Vec::new();
         let mut probed = false;
-        for (target, tally) in self
+        for (target, embedded) in self
             .targets
             .values_mut()
             .filter(|(target, _)| target.address == address)
         {
             probed = true;
+            let key = target.key;
+            let tally = match vantage {
+                EMBEDDED_VANTAGE => embedded,
+                other => self.others.entry((other.into(), key)).or_default(),
+            };
             let step = tally.record(result, target.check.thresholds());
             if result != ProbeResult::Inconclusive {
-                target.pulse.beat(self.now.wall, Duration::from_millis(1));
+                let took = Duration::from_millis(1);
+                match vantage {
+                    EMBEDDED_VANTAGE => target.pulse.beat(now.wall, now.mono, took),
+                    other => self.registry.on_beat(other, &key, now.wall, took, now),
+                }
             }
             if step != Step::Unchanged {
                 let outcome = Outcome {
@@ -111,14 +159,15 @@ impl Bench {
                     reason: Reason::new(code, "as the test says"),
                     times: Times::default(),
                 };
-                let report = Report {
-                    key: target.key,
+                self.serial += 1;
+                reports.push(Report {
+                    key,
                     step,
                     tally: tally.state(),
                     outcome,
-                    at: self.now.wall,
-                };
-                self.registry.on_report(report);
+                    at: now.wall,
+                    serial: self.serial,
+                });
             }
         }
         assert!(
@@ -126,14 +175,17 @@ impl Bench {
             "nothing probes {address}; targets: {:?}",
             self.targets
         );
-        self.update();
+        for report in &reports {
+            self.registry.on_report(vantage, report.clone(), now);
+        }
+        reports
     }
 
     fn view(&self, service: &str) -> Arc<ServiceView> {
         Arc::clone(&self.registry.view().services[service])
     }
 
-    fn endpoint(&self, address: &str) -> EndpointView {
+    fn endpoint(&self, address: &str) -> Arc<EndpointView> {
         let address: SocketAddr = address.parse().unwrap();
         let view = self.view("shop");
         view.endpoints
@@ -287,7 +339,7 @@ fn s1_s7_a_flip_takes_the_threshold_and_is_told_once_with_its_reason() {
         ReasonCode::StatusMismatch
     );
     assert_eq!(
-        (&transition.vantage, transition.rule),
+        (&transition.vantage, transition.rule.clone()),
         (&Some("embedded".into()), Rule::Majority { votes: 1, of: 1 })
     );
     bench.probe(A, ProbeResult::Fail);
@@ -309,7 +361,7 @@ fn s7_a_restart_causes_no_transition_and_serves_the_last_state_at_once() {
         (vec![], since)
     );
     assert_eq!(
-        again.endpoint(B).reason.unwrap().code,
+        again.endpoint(B).reason.as_ref().unwrap().code,
         ReasonCode::ConnectRefused
     );
     again.probe(A, ProbeResult::Fail);
@@ -320,6 +372,75 @@ fn s7_a_restart_causes_no_transition_and_serves_the_last_state_at_once() {
     );
 }
 
+/// A service of that many endpoints, 127.0.1.0:80 and on.
+fn many(count: u8) -> (String, Vec<String>) {
+    let endpoints: Vec<_> = (0..count)
+        .map(|n| format!("{{ address: 127.0.1.{n}, port: 80 }}"))
+        .collect();
+    let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+    let addresses = (0..count).map(|n| format!("127.0.1.{n}:80")).collect();
+    (yaml(&endpoints), addresses)
+}
+
+#[test]
+fn a_report_has_only_the_endpoints_evaluated_that_it_speaks_of() {
+    let (yaml, addresses) = many(50);
+    let mut bench = Bench::new(&yaml);
+    assert_eq!(bench.update.evaluated, 50, "a new configuration: all");
+    bench.probe(&addresses[0], ProbeResult::Pass);
+    assert_eq!(bench.update.evaluated, 1, "held or not, the others wait");
+    for address in &addresses[1..] {
+        bench.probe(address, ProbeResult::Pass);
+        assert_eq!(bench.update.evaluated, 1);
+        assert_eq!(bench.update.services.len(), 1, "Envoys are told");
+    }
+    let before = bench.view("shop");
+    bench.probe(&addresses[7], ProbeResult::Fail);
+    assert_eq!(bench.update.evaluated, 1);
+    assert!(
+        bench.update.services.is_empty(),
+        "one failure of two is for people, and no news for Envoys"
+    );
+    let same = |bench: &Bench| {
+        let now = bench.view("shop");
+        let both = before.endpoints.iter().zip(&now.endpoints);
+        both.filter(|(a, b)| Arc::ptr_eq(a, b)).count()
+    };
+    assert_eq!(same(&bench), 49, "the others' views are the same values");
+    bench.probe(&addresses[7], ProbeResult::Fail);
+    assert_eq!((bench.update.evaluated, same(&bench)), (1, 49));
+    assert_eq!(bench.update.services.len(), 1);
+    assert_eq!(bench.status(&addresses[7]), UNHEALTHY);
+    bench.pass_time(1);
+    assert_eq!(bench.update.evaluated, 0, "time alone is no news");
+}
+
+#[test]
+fn design_5_3_what_the_never_judged_are_served_as_changes_for_all_of_them_at_once() {
+    let (yaml, addresses) = many(50);
+    let mut bench = Bench::new(&yaml);
+    bench.pass_time(5);
+    assert_eq!(bench.update.evaluated, 50, "the hold is over");
+    let served = |bench: &Bench, status| {
+        let view = bench.view("shop");
+        let of = view.endpoints.iter().filter(|e| e.status == Some(status));
+        of.count()
+    };
+    assert_eq!(served(&bench, EdsStatus::Healthy), 50);
+    bench.probe(&addresses[9], ProbeResult::Fail);
+    assert_eq!(bench.update.evaluated, 1);
+    bench.probe(&addresses[3], ProbeResult::Pass);
+    assert_eq!(bench.update.evaluated, 49, "all but the one that failed");
+    assert_eq!(served(&bench, EdsStatus::Healthy), 1);
+    bench.probe(&addresses[3], ProbeResult::Fail);
+    bench.probe(&addresses[3], ProbeResult::Fail);
+    assert_eq!(
+        bench.update.evaluated, 49,
+        "in doubt, they are served again"
+    );
+    assert_eq!(served(&bench, EdsStatus::Healthy), 48);
+}
+
 #[test]
 fn v3_without_fresh_votes_the_status_is_pinned_with_one_event() {
     let mut bench = Bench::new(&two());
@@ -327,19 +448,22 @@ fn v3_without_fresh_votes_the_status_is_pinned_with_one_event() {
     bench.probe(B, ProbeResult::Timeout);
     bench.pass_time(15);
     assert!(
-        !bench.endpoint(A).pinned,
+        bench.endpoint(A).pinned.is_none(),
         "V1: fresh for max(3 × interval, 15 s)"
     );
     bench.pass_time(1);
     assert_eq!((bench.status(A), bench.status(B)), (HEALTHY, TIMEOUT));
-    assert!(bench.endpoint(A).pinned && !bench.endpoint(A).votes[0].fresh);
+    assert!(bench.endpoint(A).pinned.is_some() && !bench.endpoint(A).votes[0].fresh);
     assert_eq!(bench.update.pinned, [(Name::new("shop").unwrap(), 2)]);
     bench.probe(A, ProbeResult::Inconclusive);
     bench.pass_time(1);
-    assert!(bench.endpoint(A).pinned, "INCONCLUSIVE is no sign of life");
+    assert!(
+        bench.endpoint(A).pinned.is_some(),
+        "INCONCLUSIVE is no sign of life"
+    );
     bench.probe(A, ProbeResult::Pass);
     bench.pass_time(1);
-    assert!(!bench.endpoint(A).pinned);
+    assert!(bench.endpoint(A).pinned.is_none());
 }
 
 #[test]
@@ -405,7 +529,7 @@ fn v8_an_edited_check_changes_no_status_before_its_verdict() {
     ));
     assert_eq!((bench.status(A), bench.status(B)), (HEALTHY, TIMEOUT));
     assert_eq!(
-        (bench.endpoint(A).rule, bench.endpoint(A).since),
+        (bench.endpoint(A).rule.clone(), bench.endpoint(A).since),
         (Rule::PreviousCheck, since)
     );
     bench.probe(A, ProbeResult::Fail);
@@ -491,7 +615,7 @@ fn design_5_6_a_removed_endpoint_drains_first_and_comes_back_as_it_was() {
     bench.probe(B, ProbeResult::Pass);
     bench.load(&with(&[EA], "", draining));
     assert_eq!(
-        (bench.status(B), bench.endpoint(B).rule),
+        (bench.status(B), bench.endpoint(B).rule.clone()),
         (DRAINING, Rule::Removed)
     );
     assert_eq!(bench.targets.len(), 1, "and is not probed");

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use envoy_types::pb::google::protobuf::Any;
+use envoy_types::pb::google::protobuf::{Any, UInt32Value};
 use prost::Message;
 use vitals_prober::check::{HealthCheck, HealthCheckSpec, Kind};
 
@@ -135,4 +135,24 @@ fn upstream_tls_is_the_clusters_socket_and_a_check_of_its_own_stands_beside_it()
     };
     assert!(rendered(&unverified).transport_socket.is_some());
     assert!(rendered(&service(Protocol::H2c)).transport_socket.is_none());
+}
+
+#[test]
+fn a_cluster_carries_envoys_own_fields_of_its_service() {
+    let outlier_detection = pb::OutlierDetection {
+        consecutive_5xx: Some(UInt32Value { value: 3 }),
+        ..pb::OutlierDetection::default()
+    };
+    let circuit_breakers = pb::CircuitBreakers {
+        thresholds: vec![pb::circuit_breakers::Thresholds::default()],
+        ..pb::CircuitBreakers::default()
+    };
+    let shop = Service {
+        outlier_detection: Some(outlier_detection.clone()),
+        circuit_breakers: Some(circuit_breakers.clone()),
+        ..service(Protocol::Http)
+    };
+    let rendered = rendered(&shop);
+    assert_eq!(rendered.outlier_detection, Some(outlier_detection));
+    assert_eq!(rendered.circuit_breakers, Some(circuit_breakers));
 }

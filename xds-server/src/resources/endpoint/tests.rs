@@ -15,20 +15,26 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-fn service(check: Option<HealthCheckSpec>, by: ProbedBy) -> Service {
-    let group = EndpointGroup {
-        name: name("dc1"),
+fn group(of: &str, region: &str, zone: &str) -> Arc<EndpointGroup> {
+    Arc::new(EndpointGroup {
+        name: name(of),
         kind: GroupKind::NonGcpPrivateIpPort,
-        locality: Locality::default(),
+        locality: Locality {
+            region: region.into(),
+            zone: zone.into(),
+        },
         endpoints: Vec::new(),
-    };
+    })
+}
+
+fn service(check: Option<HealthCheckSpec>, by: ProbedBy) -> Service {
     Service {
         check: check.map(|spec| NamedCheck {
             name: name("web"),
             check: Arc::new(HealthCheck::new(spec).unwrap()),
         }),
         backends: vec![Backend {
-            group: Arc::new(group),
+            group: group("dc1", "", ""),
             capacity: 1.0,
             failover: false,
             by,
@@ -39,12 +45,8 @@ fn service(check: Option<HealthCheckSpec>, by: ProbedBy) -> Service {
 
 fn endpoint(host: u8, region: &str, pool: Pool, status: EdsStatus) -> EndpointView {
     EndpointView {
-        group: name("dc1"),
+        group: group("dc1", region, ""),
         address: SocketAddr::from(([127, 0, 0, host], 80)),
-        locality: Locality {
-            region: region.into(),
-            zone: "".into(),
-        },
         pool,
         by: None,
         probe_address: None,
@@ -54,7 +56,7 @@ fn endpoint(host: u8, region: &str, pool: Pool, status: EdsStatus) -> EndpointVi
         reason: None,
         since: SystemTime::UNIX_EPOCH,
         rule: Rule::NoCheck,
-        pinned: false,
+        pinned: None,
         votes: Vec::new(),
     }
 }
@@ -85,7 +87,8 @@ fn view(active: Pool, open: bool, endpoints: Vec<EndpointView>) -> ServiceView {
     ServiceView {
         held: false,
         routing: Routing { active, open },
-        endpoints,
+        endpoints: endpoints.into_iter().map(Arc::new).collect(),
+        ..ServiceView::default()
     }
 }
 
@@ -250,4 +253,62 @@ fn an_endpoint_that_envoys_do_not_check_says_so_where_they_check_others() {
         };
         assert_eq!(config, only_that, "design 5.2");
     }
+}
+
+#[test]
+fn what_is_encoded_in_parts_is_the_message_byte_for_byte() {
+    let shop = service(Some(HealthCheckSpec::of(Kind::Http)), ProbedBy::ENVOYS);
+    let at = |group: &Arc<EndpointGroup>, address: &str, weight, status| {
+        let mut endpoint = endpoint(1, "", Primary, Healthy);
+        endpoint.group = Arc::clone(group);
+        endpoint.address = address.parse().unwrap();
+        endpoint.weight = weight;
+        endpoint.status = status;
+        endpoint
+    };
+    let (a, b) = (group("a", "r", "z2"), group("b", "r", "z1"));
+    let mut spare = at(&b, "10.0.0.4:80", Some(2), Some(Healthy));
+    spare.pool = Failover;
+    spare.by = Some(ProbedBy::ENVOYS);
+    let endpoints = vec![
+        at(&a, "10.0.0.1:80", Some(1), Some(Healthy)),
+        at(&b, "[2001:db8::1]:80", None, Some(Draining)),
+        at(&a, "10.0.0.2:80", Some(300), Some(EdsStatus::Timeout)),
+        at(&a, "10.0.0.3:80", Some(1), None),
+        spare,
+    ];
+    let resource = assignment(&shop, &view(Primary, false, endpoints), &[]);
+    let bytes = Any::decode(&**resource.any()).unwrap().value;
+    let message = ClusterLoadAssignment::decode(&*bytes).unwrap();
+    assert_eq!(message.encode_to_vec(), bytes);
+
+    assert_eq!(message.cluster_name, "shop");
+    let factor = message.policy.unwrap().overprovisioning_factor;
+    assert_eq!(factor.unwrap().value, OVERPROVISIONING_FACTOR);
+    let seen: Vec<_> = message
+        .endpoints
+        .iter()
+        .map(|of| {
+            let zone = of.locality.as_ref().unwrap().zone.clone();
+            let status = |e: &LbEndpoint| (e.health_status(), e.load_balancing_weight.is_some());
+            let statuses: Vec<_> = of.lb_endpoints.iter().map(status).collect();
+            (of.priority, zone, statuses)
+        })
+        .collect();
+    use super::core::HealthStatus;
+    assert_eq!(
+        seen,
+        [
+            (0, "z1".into(), vec![(HealthStatus::Draining, false)]),
+            (
+                0,
+                "z2".into(),
+                vec![(HealthStatus::Healthy, true), (HealthStatus::Timeout, true)]
+            ),
+            (1, "z1".into(), vec![(HealthStatus::Healthy, true)]),
+        ]
+    );
+    let of = &message.endpoints.first().unwrap().lb_endpoints;
+    let told = of.first().unwrap().metadata.as_ref().unwrap();
+    assert_eq!(told, &metadata(&b.name));
 }

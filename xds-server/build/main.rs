@@ -1,9 +1,18 @@
-//! Generates the ADS service around our own codec (`src/ads/codec.rs`): tonic's own would copy every resource into a
-//! message per stream, ours writes the bytes that all streams share.
+//! What is made before the server is compiled: the ADS service around our own codec (`src/ads/codec.rs`; tonic's own would
+//! copy every resource into a message per stream, ours writes the bytes that all streams share), and the descriptors of
+//! Envoy's messages ([`descriptors`]).
+
+mod descriptors;
 
 use tonic_build::manual::{Builder, Method, Service};
 
-fn main() {
+fn main() -> Result<(), String> {
+    generate_ads();
+    println!("cargo::rerun-if-changed=build");
+    descriptors::make()
+}
+
+fn generate_ads() {
     let method = |name: &str, route: &str, request: &str, codec: &str| {
         Method::builder()
             .name(name)
@@ -34,5 +43,4 @@ fn main() {
         ))
         .build();
     Builder::new().build_client(false).compile(&[service]);
-    println!("cargo::rerun-if-changed=build.rs");
 }

@@ -1,0 +1,426 @@
+//! When a vantage is doubted: one [`Doubt`] per vantage and guard policy (semantics V5). Pure.
+//!
+//! In: the turns of the vantage's votes, whether its canaries answer, whether another vantage agrees, the time. Out: an
+//! [`Event`] when it starts and when it ends to abstain. While it abstains its votes do not count.
+//!
+//! ```text
+//!               more than maxShare turned within the window, in ≥ 2 groups, and no other vantage agrees;
+//!               or no canary answers
+//!   TRUSTED ─────────────────────────────────────────────────────────────────────────────► ABSTAINS
+//!      ▲                                                                                       │
+//!      └── share below maxShare / 2 and a canary answers │ another agrees │ maxHold is over ◄──┘
+//! ```
+//!
+//! **What is counted.** Endpoints of all services whose guard policy is equal form one pool: they are unrelated but for
+//! the vantage that looks at them. An endpoint counts as turned when the vantage's vote went from healthy to not (or its
+//! first vote says so of an endpoint that is served as healthy) within the window, and has not come back since. The
+//! share is of all endpoints of the pool that the vantage judges.
+//!
+//! **The window** is the longest `unhealthyThreshold · interval + timeout` of the pool's checks. With each endpoint's
+//! own, the fast ones of a lost network would have left the count before the slow ones turn, and a pool of both would
+//! never trip.
+//!
+//! **What was published before it trips.** Turns come one by one, and up to `maxShare` of them are published before the
+//! doubt arises. They are undone then: those endpoints go back to the status that they had before the window, wherever
+//! the votes that are left are too few to decide (V3). The vantage is doubted as a whole, and the turns that made it
+//! suspicious are the least credible of all that it says; to keep them would leave half of a fleet out of rotation for
+//! as long as the vantage has no network, which is what the guard is against. The price: when that many endpoints of
+//! several groups really fail at once and a single vantage looks, they are served for up to `maxHold`, as are those that
+//! fail meanwhile. A second vantage, which agrees, ends that at once; `guard: {enabled: false}` does too.
+//!
+//! **While it abstains** nothing leaves the count by age, because the share would else fall by itself: only endpoints
+//! that the vantage finds healthy again do.
+//!
+//! **What is believed is not counted again.** When another vantage agrees or `maxHold` is over, the turns so far are
+//! believed and forgotten, and canaries that are still silent are disregarded until one has answered. So a doubt does
+//! not start again on what has ended it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use vitals_prober::target::StateKey;
+
+use super::Now;
+use super::quorum::share_of;
+use super::rule::rfc3339;
+use crate::model::{Guard, Name};
+
+/// That a vantage abstains, since when and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Abstention {
+    /// Who.
+    pub vantage: Arc<str>,
+    /// Since when.
+    pub since: SystemTime,
+    /// Why.
+    pub cause: Cause,
+    /// Turns within this time are undone.
+    pub undone: (Instant, Instant),
+}
+
+impl Abstention {
+    /// Whether a turn at this time is undone.
+    #[must_use]
+    pub fn undoes(&self, at: Instant) -> bool {
+        let (from, until) = self.undone;
+        (from..=until).contains(&at)
+    }
+}
+
+/// Why a vantage is doubted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It turned too many endpoints.
+    Turned {
+        /// How many turned.
+        turned: usize,
+        /// Of how many.
+        of: usize,
+        /// In how many groups.
+        groups: usize,
+        /// Within which time.
+        window: Duration,
+    },
+    /// None of its canaries answers.
+    Canaries {
+        /// How many there are.
+        of: usize,
+    },
+}
+
+impl fmt::Display for Abstention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = rfc3339(self.since);
+        write!(f, "{} abstains since {since}, ", self.vantage)?;
+        match self.cause {
+            Cause::Turned {
+                turned,
+                of,
+                groups,
+                window,
+            } => write!(
+                f,
+                "it turned {turned} of {of} endpoints in {groups} groups from healthy within {} s",
+                window.as_secs_f64()
+            ),
+            Cause::Canaries { of: 1 } => f.write_str("its canary does not answer"),
+            Cause::Canaries { of } => write!(f, "none of its {of} canaries answers"),
+        }
+    }
+}
+
+/// Why a vantage is trusted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The share of turned endpoints is below half of `maxShare`, and a canary answers if there are any.
+    Recovered {
+        /// So many are still turned.
+        turned: usize,
+        /// Of so many.
+        of: usize,
+    },
+    /// Another vantage finds most of the turned endpoints unhealthy too.
+    Agreed,
+    /// `maxHold` is over.
+    HoldOver,
+    /// The vantage withdrew, or no guard watches it any more.
+    Gone,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recovered { turned, of } => {
+                write!(f, "only {turned} of {of} endpoints are still turned")
+            }
+            Self::Agreed => f.write_str("another vantage agrees"),
+            Self::HoldOver => f.write_str("maxHold is over"),
+            Self::Gone => f.write_str("it withdrew, or its guard was switched off or changed"),
+        }
+    }
+}
+
+/// A vantage starts or ends to abstain: one event each.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// It abstains from now on.
+    Started(Arc<Abstention>),
+    /// It is trusted again.
+    Ended(Arc<Abstention>, End),
+}
+
+/// An endpoint's turn from healthy.
+#[derive(Clone, Debug)]
+struct Turn {
+    serial: u64,
+    groups: Box<[Name]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Canaries {
+    /// There are none, not all have been tried yet, or one answers.
+    Fine,
+    /// So many, and none answers.
+    Silent(usize),
+    /// None answers, and that is disregarded until one does.
+    Disregarded,
+}
+
+/// The state of one vantage under one policy.
+#[derive(Clone, Debug)]
+pub struct Doubt {
+    vantage: Arc<str>,
+    policy: Guard,
+    window: Duration,
+    /// Endpoints that the vantage judges.
+    total: usize,
+    turned: HashMap<StateKey, Turn>,
+    /// The turns in their order, by when and serial; one that no longer is in `turned` has come back.
+    order: VecDeque<(Instant, u64, StateKey)>,
+    next_serial: u64,
+    /// How many of `turned` are in each group.
+    groups: BTreeMap<Name, usize>,
+    canaries: Canaries,
+    /// No turn is older.
+    born: Instant,
+    /// Since when it abstains, and why.
+    holding: Option<(Instant, Arc<Abstention>)>,
+}
+
+impl Doubt {
+    /// A vantage that is trusted, and judges nothing yet.
+    #[must_use]
+    pub fn new(vantage: Arc<str>, policy: Guard, now: Now) -> Self {
+        Self {
+            vantage,
+            policy,
+            window: Duration::ZERO,
+            total: 0,
+            turned: HashMap::new(),
+            order: VecDeque::new(),
+            next_serial: 0,
+            groups: BTreeMap::new(),
+            canaries: Canaries::Fine,
+            born: now.mono,
+            holding: None,
+        }
+    }
+
+    /// What the vantage judges under the policy now: so many endpoints, whose checks' longest window is this. What it
+    /// judges no more is forgotten.
+    pub fn set_scope(
+        &mut self,
+        total: usize,
+        window: Duration,
+        judges: impl Fn(&StateKey) -> bool,
+    ) {
+        self.total = total;
+        self.window = window;
+        let gone: Vec<StateKey> = self
+            .turned
+            .keys()
+            .filter(|key| !judges(key))
+            .copied()
+            .collect();
+        for key in gone {
+            self.forget(&key);
+        }
+    }
+
+    /// Its abstention, while it abstains.
+    #[must_use]
+    pub fn abstention(&self) -> Option<&Arc<Abstention>> {
+        self.holding.as_ref().map(|(_, abstention)| abstention)
+    }
+
+    /// Its vote on `key`, an endpoint of these groups, went from healthy to not. `agrees` is asked at most once, when the
+    /// vantage would be doubted: whether another one finds most of those that turned unhealthy too.
+    pub fn turn(
+        &mut self,
+        key: StateKey,
+        groups: Box<[Name]>,
+        now: Now,
+        agrees: impl FnOnce(&Self) -> bool,
+    ) -> Option<Event> {
+        self.forget(&key);
+        for group in &groups {
+            *self.groups.entry(group.clone()).or_default() += 1;
+        }
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        self.turned.insert(key, Turn { serial, groups });
+        self.order.push_back((now.mono, serial, key));
+        self.compact();
+        if !self.policy.enabled || self.holding.is_some() {
+            return None;
+        }
+        self.age(now);
+        if !self.is_too_much() {
+            return None;
+        }
+        if agrees(self) {
+            self.believe();
+            return None;
+        }
+        let cause = Cause::Turned {
+            turned: self.turned.len(),
+            of: self.total,
+            groups: self.groups.len(),
+            window: self.window,
+        };
+        Some(self.start(cause, now))
+    }
+
+    /// Its vote on `key` is healthy again.
+    pub fn recover(&mut self, key: &StateKey) -> Option<Event> {
+        self.forget(key);
+        self.end_if_recovered()
+    }
+
+    /// How many canaries there are, and whether none of them answers.
+    pub fn canaries(&mut self, of: usize, silent: bool, now: Now) -> Option<Event> {
+        self.canaries = match (silent, self.canaries) {
+            (true, Canaries::Disregarded) => return None,
+            (true, _) => Canaries::Silent(of),
+            (false, _) => Canaries::Fine,
+        };
+        if !self.policy.enabled {
+            return None;
+        }
+        match (self.canaries, &self.holding) {
+            (Canaries::Silent(of), None) => Some(self.start(Cause::Canaries { of }, now)),
+            (Canaries::Fine, Some(_)) => self.end_if_recovered(),
+            _ => None,
+        }
+    }
+
+    /// Lets time pass. `agrees` is asked while the vantage abstains and something has turned.
+    pub fn tick(&mut self, now: Now, agrees: impl FnOnce(&Self) -> bool) -> Option<Event> {
+        let Some((since, _)) = &self.holding else {
+            self.age(now);
+            return None;
+        };
+        if now.mono.saturating_duration_since(*since) >= self.policy.max_hold {
+            return self.end(End::HoldOver);
+        }
+        if !self.turned.is_empty() && agrees(self) {
+            return self.end(End::Agreed);
+        }
+        self.end_if_recovered()
+    }
+
+    /// Ends an abstention because the vantage or the policy is gone, and forgets all turns.
+    pub fn dissolve(&mut self) -> Option<Event> {
+        self.canaries = Canaries::Fine;
+        let event = self.end(End::Gone);
+        self.believe();
+        event
+    }
+
+    /// Whether none of its canaries answers.
+    #[must_use]
+    pub fn has_silent_canaries(&self) -> bool {
+        matches!(self.canaries, Canaries::Silent(_) | Canaries::Disregarded)
+    }
+
+    /// The endpoints that turned and have not come back.
+    pub fn suspects(&self) -> impl ExactSizeIterator<Item = &StateKey> {
+        self.turned.keys()
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.total >= self.policy.min_endpoints as usize
+            && self.groups.len() >= 2
+            && share_of(self.turned.len(), self.total) > self.policy.max_share
+    }
+
+    fn start(&mut self, cause: Cause, now: Now) -> Event {
+        let abstention = Arc::new(Abstention {
+            vantage: Arc::clone(&self.vantage),
+            since: now.wall,
+            cause,
+            undone: (
+                now.mono.checked_sub(self.window).unwrap_or(self.born),
+                now.mono,
+            ),
+        });
+        self.holding = Some((now.mono, Arc::clone(&abstention)));
+        Event::Started(abstention)
+    }
+
+    fn end_if_recovered(&mut self) -> Option<Event> {
+        let share = share_of(self.turned.len(), self.total);
+        let few = self.turned.is_empty() || share < self.policy.max_share / 2.0;
+        if few && !matches!(self.canaries, Canaries::Silent(_)) {
+            return self.end(End::Recovered {
+                turned: self.turned.len(),
+                of: self.total,
+            });
+        }
+        None
+    }
+
+    fn end(&mut self, why: End) -> Option<Event> {
+        let (_, abstention) = self.holding.take()?;
+        match why {
+            End::Agreed | End::HoldOver => self.believe(),
+            End::Recovered { .. } | End::Gone => {}
+        }
+        Some(Event::Ended(abstention, why))
+    }
+
+    /// What has happened so far is no reason for doubt any more.
+    fn believe(&mut self) {
+        self.turned.clear();
+        self.order.clear();
+        self.groups.clear();
+        if let Canaries::Silent(_) = self.canaries {
+            self.canaries = Canaries::Disregarded;
+        }
+    }
+
+    /// Turns that are older than the window leave the count.
+    fn age(&mut self, now: Now) {
+        while let Some((at, serial, key)) = self.order.front().copied() {
+            if now.mono.saturating_duration_since(at) <= self.window {
+                break;
+            }
+            self.order.pop_front();
+            if is_current(&self.turned, serial, &key) {
+                self.forget(&key);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &StateKey) {
+        let Some(turn) = self.turned.remove(key) else {
+            return;
+        };
+        for group in &turn.groups {
+            if let Some(count) = self.groups.get_mut(group) {
+                *count -= 1;
+                if *count == 0 {
+                    self.groups.remove(group);
+                }
+            }
+        }
+    }
+
+    /// Keeps `order` in proportion to what it orders, however often endpoints come and go while nothing ages.
+    fn compact(&mut self) {
+        if self.order.len() > 2 * self.turned.len() + 64 {
+            let turned = &self.turned;
+            self.order
+                .retain(|(_, serial, key)| is_current(turned, *serial, key));
+        }
+    }
+}
+
+fn is_current(turned: &HashMap<StateKey, Turn>, serial: u64, key: &StateKey) -> bool {
+    turned.get(key).is_some_and(|turn| turn.serial == serial)
+}
+
+#[cfg(test)]
+mod tests;
