@@ -4,6 +4,7 @@
 //! each probe. A request for [`PROBE_PATH`] is a probe; everything else is traffic and is answered with 200 in every mode
 //! but `TrafficStatus`, `Silent` and `Closed`.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::{Request, Response, Version, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -63,6 +64,7 @@ struct Shared {
     mode: Mutex<Mode>,
     requests: AtomicU64,
     http2: AtomicU64,
+    hosts: Mutex<BTreeSet<String>>,
     probes: Mutex<Vec<Instant>>,
 }
 
@@ -79,6 +81,7 @@ impl Backend {
             mode: Mutex::new(Mode::Healthy),
             requests: AtomicU64::new(0),
             http2: AtomicU64::new(0),
+            hosts: Mutex::default(),
             probes: Mutex::new(Vec::new()),
         });
         let server = RUNTIME.spawn(serve(listener, Arc::clone(&shared)));
@@ -128,6 +131,12 @@ impl Backend {
         self.shared.http2.load(Ordering::Relaxed)
     }
 
+    /// Every Host header or :authority that requests, probes or not, have come with.
+    #[must_use]
+    pub fn hosts(&self) -> BTreeSet<String> {
+        lock(&self.shared.hosts).clone()
+    }
+
     /// When each probe came.
     #[must_use]
     pub fn probes(&self) -> Vec<Instant> {
@@ -172,6 +181,10 @@ async fn answer(
     shared: Arc<Shared>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let probe = request.uri().path() == PROBE_PATH;
+    let authority = request.uri().authority().map(ToString::to_string);
+    let host = request.headers().get(header::HOST);
+    let host = authority.or(host.map(|host| String::from_utf8_lossy(host.as_bytes()).into()));
+    lock(&shared.hosts).extend(host);
     if probe {
         lock(&shared.probes).push(Instant::now());
     } else {

@@ -17,6 +17,9 @@ use crate::wait::{SOON, eventually};
 pub const FAILED: &str = "/failed_eds_health";
 /// The flag of a host that EDS calls DRAINING.
 pub const DRAINING: &str = "/eds_status_draining";
+/// The flag of a host that fails Envoy's own check.
+pub const FAILED_CHECK: &str = "/failed_active_hc";
+
 /// What Envoy says of a host without flags.
 pub const HEALTHY: &str = "healthy";
 

@@ -2,7 +2,8 @@
 //!
 //! In: the binaries that `cargo xtask test` built or brought (see [`tools`]). Out: one module per actor that a scenario
 //! puts on stage: [`backend`], [`vitals`], [`envoy`], [`xds`] (a scripted gRPC client), [`load`] (somebody who sends
-//! requests all the time), [`servers`] of others, [`hostile`] ones, also inside TLS ([`hostile_tls`]), [`probe`] (`vitals probe`), and [`lab`], which sets the usual
+//! requests all the time), [`request`] (one request with every detail), [`servers`] of others, [`hostile`] ones, also
+//! inside TLS ([`hostile_tls`]), [`probe`] (`vitals probe`), and [`lab`], which sets the usual
 //! scene. [`wait`] is how a scenario waits.
 //!
 //! Every scenario has its own addresses in 127.0.0.0/8 ([`net`]), so that ports are fixed and scenarios run side by side.
@@ -28,6 +29,7 @@ pub mod load;
 pub mod net;
 pub mod probe;
 pub mod process;
+pub mod request;
 pub mod servers;
 pub mod tcp_backend;
 pub mod tools;

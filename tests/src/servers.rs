@@ -158,6 +158,31 @@ frontend probes
     start("haproxy", &mut command, dir, &[address])
 }
 
+/// HAProxy that passes the bytes of those who begin with a PROXY header on to a server, and turns all others away.
+#[track_caller]
+#[must_use]
+pub fn haproxy_before(dir: &Path, ways: &[(SocketAddr, SocketAddr)]) -> Process {
+    let mut config = String::from(
+        "defaults
+  mode tcp
+  timeout client 10s
+  timeout connect 10s
+  timeout server 10s
+",
+    );
+    for (n, (front, back)) in ways.iter().enumerate() {
+        config.push_str(&format!(
+            "listen way{n}\n  bind {front} accept-proxy\n  server back {back}\n"
+        ));
+    }
+    let path = dir.join("haproxy-before.cfg");
+    write(&path, &config);
+    let mut command = tools::haproxy();
+    command.arg("-db").arg("-f").arg(&path);
+    let fronts: Vec<SocketAddr> = ways.iter().map(|(front, _)| *front).collect();
+    start("haproxy", &mut command, dir, &fronts)
+}
+
 /// `openssl s_server` with these flags.
 #[track_caller]
 #[must_use]

@@ -12,7 +12,9 @@
 
 use std::time::Duration;
 
-use vitals_prober::check::{Close, GrpcAsk, HealthCheck, Protocol as Asks, TcpMatch};
+use vitals_prober::check::{
+    Close, GrpcAsk, HealthCheck, Kind, Protocol as Asks, ProxyHeader, TcpMatch,
+};
 
 use crate::model::Protocol;
 
@@ -136,6 +138,8 @@ pub enum Deviation {
     StrangeStatus,
     /// `close` is not heeded.
     Close,
+    /// A TCP check without a response leaves before it has sent its PROXY header (P11).
+    NoProxyHeader,
 }
 
 impl Deviation {
@@ -162,6 +166,9 @@ impl Deviation {
                 "a status of 600 or more ejects at once, whatever the threshold (S1)"
             }
             Self::Close => "the connection is closed Envoy's way: close is for probers",
+            Self::NoProxyHeader => {
+                "without a response to wait for, the connection is closed before the PROXY header is sent (P11)"
+            }
         }
     }
 }
@@ -189,6 +196,13 @@ pub fn deviations(check: &HealthCheck, protocol: Protocol) -> Vec<Deviation> {
     }
     if check.close() == Close::Fin {
         found.push(Deviation::Close);
+    }
+    if let Asks::Tcp(tcp) = check.protocol()
+        && check.kind() == Kind::Tcp
+        && tcp.response().is_none()
+        && check.proxy_header() != ProxyHeader::None
+    {
+        found.push(Deviation::NoProxyHeader);
     }
     found
 }

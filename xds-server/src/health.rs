@@ -211,6 +211,8 @@ pub struct EndpointView {
     pub pool: Pool,
     /// Who checks it; `None`: nobody.
     pub by: Option<ProbedBy>,
+    /// Where it is checked (semantics P3); `None` where it is not.
+    pub probe_address: Option<SocketAddr>,
     /// Its share of traffic, `capacity` included; `None` is none.
     pub weight: Option<u32>,
     /// What EDS says; `None` is omitted.

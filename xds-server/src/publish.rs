@@ -15,8 +15,9 @@
 
 mod assemble;
 mod journal;
+mod rendering;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,15 +25,14 @@ use tokio::sync::{mpsc, watch};
 use vitals_prober::clock;
 use vitals_prober::engine::{Engine, Report};
 
-use self::assemble::{Rendered, assemble};
 use self::journal::Journal;
+use self::rendering::Rendering;
 use crate::health::guard::Event;
 use crate::health::registry::{EMBEDDED_VANTAGE, Registry, Update};
-use crate::health::{HealthView, Now, Rerouting, ServiceView};
+use crate::health::{HealthView, Now, Rerouting};
 use crate::metrics::Metrics;
-use crate::model::{Fleet, ListenerKind, Model, Name, Protocol};
-use crate::resources;
-use crate::snapshot::{DanglingReference, FleetSnapshot, Resource, Snapshot};
+use crate::model::{Model, Name};
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 
 /// How long further changes are gathered after one went out, at least; where publishing takes long, four times as long, up
@@ -78,7 +78,7 @@ pub async fn run(
     mut reports: mpsc::Receiver<Report>,
     outputs: Outputs,
 ) {
-    let mut state = State::default();
+    let mut rendering = Rendering::default();
     let mut journal = Journal::start();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -100,8 +100,8 @@ pub async fn run(
                 let Some(model) = model else { break };
                 let targets = publisher.registry.set_model(&model, now());
                 publisher.engine.set_targets(targets);
-                log_differences(&state.model, &model);
-                state.set_model(model);
+                log_differences(rendering.model(), &model);
+                rendering.set_model(model);
             }
             received = reports.recv_many(&mut batch, BATCH), if probing => {
                 if received == 0 {
@@ -119,7 +119,7 @@ pub async fn run(
             }
             () = sleep_until(wake_at) => publisher.registry.expire(now()),
         }
-        if !publisher.registry.is_touched() && !state.model_is_new {
+        if !publisher.registry.is_touched() && !rendering.model_is_new() {
             continue;
         }
         let moment = clock::now();
@@ -130,7 +130,7 @@ pub async fn run(
         let update = publisher.registry.update(now());
         publish(
             &publisher,
-            &mut state,
+            &mut rendering,
             &mut journal,
             update,
             oldest,
@@ -179,7 +179,7 @@ fn now() -> Now {
 
 fn publish(
     publisher: &Publisher,
-    state: &mut State,
+    rendering: &mut Rendering,
     journal: &mut Journal,
     mut update: Update,
     caused_at: Instant,
@@ -193,12 +193,12 @@ fn publish(
     let view = publisher.registry.view();
     publisher
         .metrics
-        .set_endpoints(&view, &update.services, state.model_is_new);
+        .set_endpoints(&view, &update.services, rendering.model_is_new());
     publisher
         .metrics
         .set_guards(publisher.registry.abstaining());
-    if state.render(&update.services, &view) {
-        match state.assemble() {
+    if rendering.render(&update.services, &view) {
+        match rendering.assemble() {
             Ok(fleets) => drop(
                 outputs
                     .snapshots
@@ -316,125 +316,5 @@ fn log_differences(before: &Model, after: &Model) {
         tracing::warn!(
             "the configuration has no fleet: every Envoy is refused, and keeps what it has"
         );
-    }
-}
-
-/// What was rendered last.
-#[derive(Debug, Default)]
-struct State {
-    model: Arc<Model>,
-    rendered: BTreeMap<Name, Rendered>,
-    /// Listeners and routes by fleet.
-    listeners: BTreeMap<Name, Vec<Arc<Resource>>>,
-    /// What the fleets were served last.
-    fleets: Vec<Arc<FleetSnapshot>>,
-    /// Whether the model has not been served yet.
-    model_is_new: bool,
-}
-
-impl State {
-    /// Takes a model. Clusters, listeners and routes depend on it alone; load assignments follow with the next `render`.
-    fn set_model(&mut self, model: Arc<Model>) {
-        self.rendered
-            .retain(|name, _| model.services.contains_key(name));
-        for (name, service) in &model.services {
-            let cluster = Arc::new(resources::cluster(service));
-            match self.rendered.get_mut(name) {
-                Some(rendered) => rendered.cluster = cluster,
-                None => {
-                    let assignment = Arc::new(resources::assignment(name, &ServiceView::default()));
-                    drop(self.rendered.insert(
-                        name.clone(),
-                        Rendered {
-                            cluster,
-                            assignment,
-                            held: true,
-                        },
-                    ));
-                }
-            }
-        }
-        let protocol_of = |name: &Name| {
-            model
-                .services
-                .get(name)
-                .map_or(Protocol::Http, |service| service.protocol)
-        };
-        self.listeners.clear();
-        for fleet in &model.fleets {
-            let of_fleet = self.listeners.entry(fleet.name.clone()).or_default();
-            for listener in &fleet.listeners {
-                of_fleet.push(Arc::new(resources::listener(listener)));
-                if let ListenerKind::Http(routes) = &listener.kind {
-                    of_fleet.push(Arc::new(resources::route_configuration(
-                        &listener.name,
-                        routes,
-                        protocol_of,
-                    )));
-                }
-            }
-        }
-        self.model = model;
-        self.model_is_new = true;
-    }
-
-    /// Renders the load assignments of these services. Says whether a stream can see any difference.
-    fn render(&mut self, services: &BTreeSet<Name>, view: &HealthView) -> bool {
-        let mut changed = std::mem::take(&mut self.model_is_new);
-        for name in services {
-            let (Some(rendered), Some(service)) =
-                (self.rendered.get_mut(name), view.services.get(name))
-            else {
-                continue;
-            };
-            let assignment = resources::assignment(name, service);
-            if rendered.held != service.held
-                || rendered.assignment.version() != assignment.version()
-            {
-                changed = true;
-                rendered.held = service.held;
-                rendered.assignment = Arc::new(assignment);
-            }
-        }
-        changed
-    }
-
-    /// What every fleet is served now.
-    fn assemble(&mut self) -> Result<Vec<Arc<FleetSnapshot>>, DanglingReference> {
-        let assemble = |fleet: &Arc<Fleet>| {
-            let before = self
-                .fleets
-                .iter()
-                .find(|before| *before.name() == fleet.name);
-            let listeners = self
-                .listeners
-                .get(&fleet.name)
-                .map_or(&[][..], Vec::as_slice);
-            let services = fleet
-                .services
-                .iter()
-                .filter_map(|name| self.rendered.get(name));
-            assemble(fleet, services, listeners, before.map(Arc::as_ref)).map(Arc::new)
-        };
-        let fleets: Vec<_> = self
-            .model
-            .fleets
-            .iter()
-            .map(assemble)
-            .collect::<Result<_, _>>()?;
-        self.fleets.clone_from(&fleets);
-        Ok(fleets)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longer_a_publication_takes_the_longer_is_gathered_within_bounds() {
-        let after = |ms| window_after(Duration::from_millis(ms)).as_millis();
-        assert_eq!((after(1), after(50), after(400)), (20, 200, 500));
-        assert_eq!(after(900), 900, "half of the time is left in any case");
     }
 }

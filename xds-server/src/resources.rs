@@ -5,10 +5,14 @@
 //!
 //! Not here: which fleet gets what (`publish`), and versions (`snapshot`).
 
+mod affinity;
 mod cluster;
 mod endpoint;
+mod health_check;
 mod listener;
+mod local_reply;
 mod route;
+mod transport;
 
 use std::time::Duration;
 
@@ -18,6 +22,7 @@ use prost::{Message, Name};
 
 pub use self::cluster::cluster;
 pub use self::endpoint::{assignment, empty_assignment};
+pub use self::health_check::{EnvoyCheck, health_check};
 pub use self::listener::listener;
 pub use self::route::route_configuration;
 

@@ -427,6 +427,24 @@ fn p6_p7_tencent_alb_is_strict_about_path_and_host() {
 }
 
 #[test]
+fn p10_roots_keep_their_certificates_and_nothing_else_of_the_file() {
+    let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+    let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let file = format!("# ours\r\n{key}{}{pem}", pem.replace('\n', "\r\n"));
+    let check = HealthCheck::new(HealthCheckSpec {
+        tls: Some(TlsSpec {
+            verify: Some(true),
+            roots: Some(file.into()),
+            sni: None,
+        }),
+        ..HealthCheckSpec::of(Kind::Https)
+    })
+    .unwrap();
+    let kept = check.tls().unwrap().roots().unwrap().pem().to_owned();
+    assert_eq!(kept, format!("{pem}{pem}").replace('\r', ""));
+}
+
+#[test]
 fn p10_tls_is_checked_for_the_types_that_speak_it() {
     let with = |kind, tls| {
         refused(HealthCheckSpec {

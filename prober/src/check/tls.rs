@@ -35,6 +35,7 @@ pub struct TlsCheck {
 /// Root certificates of a check's own; equal when the certificates are the same.
 #[derive(Clone, Debug)]
 pub struct Roots {
+    pem: Arc<str>,
     store: Arc<RootCertStore>,
     hash: u128,
 }
@@ -72,6 +73,7 @@ impl Roots {
             return Err("it holds no certificate; certificates in PEM are expected".into());
         }
         Ok(Self {
+            pem: certificates_of(&String::from_utf8_lossy(pem)).into(),
             store: Arc::new(store),
             hash: hasher.digest128(),
         })
@@ -79,6 +81,12 @@ impl Roots {
 
     pub(crate) fn store(&self) -> &Arc<RootCertStore> {
         &self.store
+    }
+
+    /// The certificates in PEM, without what else the file holds.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
     }
 
     /// The hash of the certificates: the same for the same certificates in the same order.
@@ -134,6 +142,22 @@ impl TlsCheck {
     pub fn sni(&self) -> Option<&str> {
         self.sni.as_deref()
     }
+}
+
+/// The certificates of a PEM text. What stands beside them, a private key perhaps, is nobody else's.
+fn certificates_of(text: &str) -> String {
+    const END: &str = "-----END CERTIFICATE-----";
+    let mut certificates = String::new();
+    let mut inside = false;
+    for line in text.lines().map(str::trim_end) {
+        inside |= line == "-----BEGIN CERTIFICATE-----";
+        if inside {
+            certificates.push_str(line);
+            certificates.push('\n');
+        }
+        inside &= line != END;
+    }
+    certificates
 }
 
 /// Whether a text can be sent as a server name.

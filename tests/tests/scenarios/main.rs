@@ -11,8 +11,11 @@
     reason = "test code: a panic is how a test says that something is wrong"
 )]
 
+mod affinity;
 mod cli;
 mod detailed;
+mod distributed;
+mod distributed_checks;
 mod envoys_own;
 mod failure;
 mod first_words;
@@ -20,6 +23,7 @@ mod fleets;
 mod hostile_xds;
 mod lifecycle;
 mod protocols;
+mod regions;
 mod reload;
 mod reload_invalid;
 mod restart;
@@ -28,4 +32,6 @@ mod sources;
 mod states;
 mod store;
 mod traffic;
+mod unhealthy_code;
+mod upstream_tls;
 mod xds_protocol;

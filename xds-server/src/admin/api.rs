@@ -401,6 +401,7 @@ mod tests {
             address: "127.0.0.1:80".parse().unwrap(),
             pool: Pool::Primary,
             by: None,
+            probe_address: None,
             weight: Some(1),
             status: None,
             detailed: DetailedStatus::Healthy,

@@ -1,6 +1,8 @@
 //! Semantics H7, check by check.
 
-use vitals_prober::check::{GrpcSpec, HealthCheckSpec, HttpSpec, Kind, Profile, TcpSpec};
+use vitals_prober::check::{
+    GrpcSpec, HealthCheckSpec, HttpSpec, Kind, Profile, ProxyHeader, TcpSpec,
+};
 
 use super::*;
 
@@ -143,6 +145,26 @@ fn h7_deviations_are_those_that_the_check_can_show() {
         of(&tencent),
         [EndToStart, Jitter, NoInconclusive, FirstWord]
     );
+}
+
+#[test]
+fn h7_a_tcp_check_without_a_response_sends_no_proxy_header() {
+    let with = |kind, matching: Option<TcpMatch>| {
+        let tcp = TcpSpec {
+            response: matching.map(|_| "220".into()),
+            matching,
+            ..TcpSpec::default()
+        };
+        let check = check(HealthCheckSpec {
+            proxy_header: Some(ProxyHeader::V1),
+            tcp,
+            ..HealthCheckSpec::of(kind)
+        });
+        deviations(&check, Protocol::Tcp).contains(&Deviation::NoProxyHeader)
+    };
+    assert!(with(Kind::Tcp, None));
+    assert!(!with(Kind::Tcp, Some(TcpMatch::Contains)));
+    assert!(!with(Kind::Ssl, None), "the handshake waits for an answer");
 }
 
 #[test]

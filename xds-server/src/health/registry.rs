@@ -190,6 +190,7 @@ struct Leaving {
     group: Arc<EndpointGroup>,
     pool: Pool,
     by: Option<ProbedBy>,
+    probe_address: Option<SocketAddr>,
     weight: Option<u32>,
     /// Kept for the case that it comes back.
     published: Option<EndpointRecord>,

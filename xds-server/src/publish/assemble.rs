@@ -15,9 +15,13 @@ use crate::snapshot::{DanglingReference, FleetSnapshot, Resource, ResourceType};
 #[derive(Debug)]
 pub(super) struct Rendered {
     pub(super) cluster: Arc<Resource>,
-    pub(super) assignment: Arc<Resource>,
+    /// One for each order of regions that a fleet with this service has (semantics H10).
+    pub(super) assignments: BTreeMap<RegionOrder, Arc<Resource>>,
     pub(super) held: bool,
 }
+
+/// `fleets[].regionOrder`.
+pub(super) type RegionOrder = Vec<Arc<str>>;
 
 type Id = (ResourceType, Arc<str>);
 
@@ -35,11 +39,13 @@ pub(super) fn assemble<'a>(
     let mut closed: BTreeSet<Id> = BTreeSet::new();
     for service in services {
         add(&service.cluster);
-        if service.held {
-            held.insert(id(&service.assignment));
-            closed.insert(id(&service.cluster));
-        } else {
-            add(&service.assignment);
+        match service.assignments.get(&fleet.region_order) {
+            Some(assignment) if !service.held => add(assignment),
+            Some(_) | None => {
+                let name = Arc::clone(service.cluster.name());
+                held.insert((ResourceType::ClusterLoadAssignment, name));
+                closed.insert(id(&service.cluster));
+            }
         }
     }
     // Routes before the listeners that lead to them.
@@ -125,12 +131,10 @@ mod tests {
 
     fn rendered(service: &str, held: bool) -> Rendered {
         let service = Service::new(name(service), Protocol::Http);
+        let assignment = resources::assignment(&service, &ServiceView::default(), &[]);
         Rendered {
             cluster: Arc::new(resources::cluster(&service)),
-            assignment: Arc::new(resources::assignment(
-                &service.name,
-                &ServiceView::default(),
-            )),
+            assignments: [(RegionOrder::new(), Arc::new(assignment))].into(),
             held,
         }
     }
@@ -143,16 +147,17 @@ mod tests {
             service: name(service),
         };
         let routes =
-            resources::route_configuration(&name("http"), std::slice::from_ref(&route), |_| {
-                Protocol::Http
-            });
+            resources::route_configuration(&name("http"), std::slice::from_ref(&route), |_| None);
         let kind = ListenerKind::Http(vec![route]);
         let listener = Listener {
             name: name("http"),
             address: "127.0.0.1:80".parse().unwrap(),
             kind,
         };
-        vec![Arc::new(resources::listener(&listener)), Arc::new(routes)]
+        vec![
+            Arc::new(resources::listener(&listener, |_| None)),
+            Arc::new(routes),
+        ]
     }
 
     /// A TCP listener on the address of the one that [`to`] makes.
@@ -163,7 +168,7 @@ mod tests {
             address: "127.0.0.1:80".parse().unwrap(),
             kind,
         };
-        vec![Arc::new(resources::listener(&listener))]
+        vec![Arc::new(resources::listener(&listener, |_| None))]
     }
 
     fn served(

@@ -10,8 +10,9 @@ use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_optio
 };
 use envoy_types::pb::envoy::r#type::v3::Percent;
 
-use super::{ads, any, duration};
-use crate::model::{LbPolicy, Protocol, Service};
+use super::health_check::health_check;
+use super::{ads, any, duration, transport};
+use crate::model::{LbPolicy, Protocol, Service, WhenAllUnhealthy};
 use crate::snapshot::{Resource, ResourceType};
 
 const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
@@ -19,7 +20,7 @@ const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProt
 /// Envoy's own default, written so that a reader of the cluster sees it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The Cluster of a service. It carries no `health_checks`: where only probers check, their verdict in EDS is the whole
+/// The Cluster of a service. Where only probers check it carries no `health_checks`: their verdict in EDS is the whole
 /// truth, and Envoy would AND its own with it (design 5.2).
 #[must_use]
 pub fn cluster(service: &Service) -> Resource {
@@ -30,6 +31,16 @@ pub fn cluster(service: &Service) -> Resource {
         LbPolicy::RingHash => nested::LbPolicy::RingHash,
         LbPolicy::Maglev => nested::LbPolicy::Maglev,
     };
+    let traffic = transport::of_service(service);
+    let named = service
+        .check
+        .as_ref()
+        .filter(|_| service.has_envoy_checks());
+    let check = named.and_then(|named| health_check(&named.check, traffic.as_ref()));
+    let (health_check, own_socket) = check
+        .map(|check| (check.health_check, check.socket))
+        .unzip();
+    let has_checks = health_check.is_some();
     let message = pb::Cluster {
         name: service.name.as_str().into(),
         cluster_discovery_type: Some(nested::ClusterDiscoveryType::Type(
@@ -42,13 +53,20 @@ pub fn cluster(service: &Service) -> Resource {
         connect_timeout: Some(duration(CONNECT_TIMEOUT)),
         lb_policy: policy.into(),
         common_lb_config: Some(nested::CommonLbConfig {
-            // FAIL_CLOSED (design 5.5): with nothing healthy, nothing is served.
-            healthy_panic_threshold: Some(Percent { value: 0.0 }),
+            healthy_panic_threshold: Some(Percent {
+                value: panic_threshold(service),
+            }),
             // Envoy gathers health updates for a second by default, while which requests go on to a dead endpoint.
             // Vitals gathers them itself.
             update_merge_window: Some(duration(Duration::ZERO)),
             ..nested::CommonLbConfig::default()
         }),
+        health_checks: health_check.into_iter().collect(),
+        transport_socket_matches: own_socket.flatten().into_iter().collect(),
+        transport_socket: traffic,
+        // Design 5.6: an endpoint that passes its check would otherwise outlive its removal.
+        ignore_health_on_host_removal: has_checks,
+        close_connections_on_host_health_failure: service.close_connections_on_unhealthy,
         outlier_detection: service.outlier_detection.clone(),
         circuit_breakers: service.circuit_breakers.clone(),
         typed_extension_protocol_options: protocol_options(service.protocol)
@@ -60,6 +78,16 @@ pub fn cluster(service: &Service) -> Resource {
     let name = service.name.shared();
     let references = vec![(ResourceType::ClusterLoadAssignment, service.name.shared())];
     Resource::new(ResourceType::Cluster, name, &message, references)
+}
+
+/// Design 5.5: 0 serves nothing while nothing is healthy (FAIL_CLOSED); 1 serves all then (FAIL_OPEN), and no sooner,
+/// because of the assignments' overprovisioning. With failover backends theirs is the word (semantics H3).
+fn panic_threshold(service: &Service) -> f64 {
+    let refuses = match service.failover {
+        Some(failover) => failover.drop_traffic_if_unhealthy,
+        None => service.when_all_unhealthy == WhenAllUnhealthy::FailClosed,
+    };
+    if refuses { 0.0 } else { 1.0 }
 }
 
 fn protocol_options(protocol: Protocol) -> Option<HttpProtocolOptions> {
@@ -83,31 +111,4 @@ fn protocol_options(protocol: Protocol) -> Option<HttpProtocolOptions> {
 }
 
 #[cfg(test)]
-mod tests {
-    use envoy_types::pb::google::protobuf::{Any, UInt32Value};
-    use prost::Message;
-
-    use super::*;
-    use crate::model::Name;
-
-    #[test]
-    fn a_cluster_carries_envoys_own_fields_of_its_service() {
-        let outlier_detection = pb::OutlierDetection {
-            consecutive_5xx: Some(UInt32Value { value: 3 }),
-            ..pb::OutlierDetection::default()
-        };
-        let circuit_breakers = pb::CircuitBreakers {
-            thresholds: vec![pb::circuit_breakers::Thresholds::default()],
-            ..pb::CircuitBreakers::default()
-        };
-        let service = Service {
-            outlier_detection: Some(outlier_detection.clone()),
-            circuit_breakers: Some(circuit_breakers.clone()),
-            ..Service::new(Name::new("shop").unwrap(), Protocol::Http)
-        };
-        let any = Any::decode(cluster(&service).any().clone()).unwrap();
-        let rendered = pb::Cluster::decode(&*any.value).unwrap();
-        assert_eq!(rendered.outlier_detection, Some(outlier_detection));
-        assert_eq!(rendered.circuit_breakers, Some(circuit_breakers));
-    }
-}
+mod tests;

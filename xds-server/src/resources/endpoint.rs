@@ -1,56 +1,71 @@
 //! A service's ClusterLoadAssignment: where its endpoints are, and how they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::endpoint::v3::{
     ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints,
-    cluster_load_assignment::Policy, lb_endpoint::HostIdentifier,
+    cluster_load_assignment::Policy, endpoint::HealthCheckConfig, lb_endpoint::HostIdentifier,
 };
 use envoy_types::pb::google::protobuf::{Struct, UInt32Value, Value, value::Kind};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
+use vitals_prober::check::{HealthCheck, Protocol};
+use vitals_prober::target::Names;
 
 use super::address;
 use crate::health::{EdsStatus, EndpointView, ServiceView};
-use crate::model::{Locality, Name};
+use crate::model::{Locality, Name, Service};
 use crate::snapshot::{Resource, ResourceType};
 
 /// Design 5.5: so high that one healthy endpoint holds all of its priority's traffic, and panic is judged only when none
 /// is healthy. (Envoy's default of 140 spills to the next priority, and panics, much sooner.)
 const OVERPROVISIONING_FACTOR: u32 = 10_000_000;
 
+/// Envoy's greatest priority.
+const MAX_PRIORITY: u32 = 127;
+
 /// The key under which Vitals leaves its endpoint metadata.
 const METADATA_KEY: &str = "vitals";
 
-/// The load assignment of a service. An unhealthy endpoint stays in it, marked (design 5.1). `endpoint_stale_after` is
-/// never set: losing the control plane must change nothing (design 5.4).
+/// The load assignment of a service for fleets of one `region_order` (empty: all regions alike). An unhealthy endpoint
+/// stays in it, marked (design 5.1). `endpoint_stale_after` is never set: losing the control plane must change nothing
+/// (design 5.4).
 ///
 /// It is encoded endpoint by endpoint instead of as one message: with 100,000 of them, the message would take some
 /// hundred MB for a moment and most of the time of a publication. Protobuf allows it: the encodings of parts of a message,
 /// one after the other, are an encoding of the message.
 #[must_use]
-pub fn assignment(service: &Name, view: &ServiceView) -> Resource {
-    // Endpoints of the same locality stand together, localities in the order of their names, so that the same content
-    // has the same bytes.
-    let mut localities: BTreeMap<&Locality, Vec<u8>> = BTreeMap::new();
+pub fn assignment(service: &Service, view: &ServiceView, region_order: &[Arc<str>]) -> Resource {
+    let envoys = envoys_check(service);
+    // Endpoints of the same rank and locality stand together, localities in the order of their names, so that the same
+    // content has the same bytes.
+    let mut localities: BTreeMap<(Rank, &Locality), Vec<u8>> = BTreeMap::new();
     let mut metadata = LastMetadata::default();
     let mut one = Vec::new();
     for endpoint in &view.endpoints {
-        if let Some(status) = endpoint.status {
-            one.clear();
-            append_lb_endpoint(&mut one, endpoint, status, &mut metadata);
-            let of_locality = localities.entry(&endpoint.group.locality).or_default();
-            append_field(of_locality, LB_ENDPOINTS, &one);
+        let Some(status) = endpoint.status else {
+            continue;
+        };
+        // H6: Envoy's panic would serve them too.
+        if view.routing.open && (status == EdsStatus::Draining || endpoint.weight.is_none()) {
+            continue;
         }
+        one.clear();
+        append_lb_endpoint(&mut one, endpoint, status, envoys, &mut metadata);
+        let place = (rank(endpoint, view, region_order), &endpoint.group.locality);
+        append_field(localities.entry(place).or_default(), LB_ENDPOINTS, &one);
     }
+    // Envoy refuses gaps between priorities.
+    let ranks: BTreeSet<Rank> = localities.keys().map(|(rank, _)| *rank).collect();
+    let priorities: BTreeMap<Rank, u32> = ranks.into_iter().zip(0..=MAX_PRIORITY).collect();
     let mut message = ClusterLoadAssignment {
-        cluster_name: service.as_str().into(),
+        cluster_name: service.name.as_str().into(),
         ..ClusterLoadAssignment::default()
     }
     .encode_to_vec();
-    for (locality, lb_endpoints) in localities {
+    for ((rank, locality), lb_endpoints) in localities {
         let mut endpoints = LocalityLbEndpoints {
             locality: Some(core::Locality {
                 region: (*locality.region).into(),
@@ -61,6 +76,11 @@ pub fn assignment(service: &Name, view: &ServiceView) -> Resource {
         }
         .encode_to_vec();
         endpoints.extend_from_slice(&lb_endpoints);
+        let priority = LocalityLbEndpoints {
+            priority: priorities.get(&rank).copied().unwrap_or(MAX_PRIORITY),
+            ..LocalityLbEndpoints::default()
+        };
+        endpoints.extend_from_slice(&priority.encode_to_vec());
         append_field(&mut message, ENDPOINTS, &endpoints);
     }
     let policy = ClusterLoadAssignment {
@@ -75,7 +95,7 @@ pub fn assignment(service: &Name, view: &ServiceView) -> Resource {
     message.extend_from_slice(&policy.encode_to_vec());
     Resource::encoded(
         ResourceType::ClusterLoadAssignment,
-        service.shared(),
+        service.name.shared(),
         message,
         Vec::new(),
     )
@@ -131,11 +151,70 @@ pub fn empty_assignment(name: Arc<str>) -> Resource {
     )
 }
 
+/// Where an endpoint stands in line for traffic, first first: the pool, then the region.
+type Rank = (usize, usize);
+
+/// Traffic goes to one pool at a time (semantics H2), and in it to the nearest region that has a healthy endpoint (H10).
+/// While all share it (H3, H6), all are alike.
+fn rank(endpoint: &EndpointView, view: &ServiceView, region_order: &[Arc<str>]) -> Rank {
+    if view.routing.open {
+        return (0, 0);
+    }
+    let pool = usize::from(endpoint.pool != view.routing.active);
+    let region = region_order
+        .iter()
+        .position(|region| *region == endpoint.group.locality.region);
+    (pool, region.unwrap_or(region_order.len()))
+}
+
+/// The check that Envoys run.
+fn envoys_check(service: &Service) -> Option<&HealthCheck> {
+    let named = service
+        .check
+        .as_ref()
+        .filter(|_| service.has_envoy_checks());
+    named.map(|named| &*named.check)
+}
+
+/// What an endpoint adds to the check that Envoys run (semantics P3, P7), or that it is none of theirs (design 5.2).
+/// `None` where it adds nothing, which keeps the assignment small.
+fn health_check_config(endpoint: &EndpointView, check: &HealthCheck) -> Option<HealthCheckConfig> {
+    let probed = endpoint.probe_address.unwrap_or(endpoint.address);
+    if !endpoint.by.is_some_and(|by| by.envoys) {
+        return Some(HealthCheckConfig {
+            disable_active_health_check: true,
+            ..HealthCheckConfig::default()
+        });
+    }
+    let own_address = probed.ip() != endpoint.address.ip();
+    let needs_host = match check.protocol() {
+        Protocol::Tcp(_) => false,
+        Protocol::Http(_) | Protocol::Http2(_) | Protocol::Grpc(_) => check.host().is_none(),
+    };
+    let config = HealthCheckConfig {
+        port_value: if own_address || probed.port() != endpoint.address.port() {
+            probed.port().into()
+        } else {
+            0
+        },
+        // Envoy's default is the name of the cluster. An endpoint's would beat the check's own host, so it has none then.
+        hostname: if needs_host {
+            Names::new(check, None, probed).host.as_ref().into()
+        } else {
+            String::new()
+        },
+        address: own_address.then(|| address(probed)),
+        disable_active_health_check: false,
+    };
+    (config != HealthCheckConfig::default()).then_some(config)
+}
+
 /// Appends an `LbEndpoint`, its fields in the order of their numbers.
 fn append_lb_endpoint(
     out: &mut Vec<u8>,
     endpoint: &EndpointView,
     status: EdsStatus,
+    envoys: Option<&HealthCheck>,
     metadata: &mut LastMetadata,
 ) {
     let health_status = match status {
@@ -146,6 +225,7 @@ fn append_lb_endpoint(
     };
     let host = Endpoint {
         address: Some(address(endpoint.address)),
+        health_check_config: envoys.and_then(|check| health_check_config(endpoint, check)),
         ..Endpoint::default()
     };
     let before = LbEndpoint {
@@ -178,94 +258,4 @@ fn metadata(group: &Name) -> core::Metadata {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::UNIX_EPOCH;
-
-    use prost::bytes::Bytes;
-
-    use super::*;
-    use crate::health::{DetailedStatus, Pool, Rule};
-    use crate::model::{EndpointGroup, GroupKind};
-
-    fn group(name: &str, zone: &str) -> Arc<EndpointGroup> {
-        Arc::new(EndpointGroup {
-            name: Name::new(name).unwrap(),
-            kind: GroupKind::GceVmIpPort,
-            locality: Locality {
-                region: "r".into(),
-                zone: zone.into(),
-            },
-            endpoints: Vec::new(),
-        })
-    }
-
-    fn endpoint(
-        group: &Arc<EndpointGroup>,
-        address: &str,
-        weight: Option<u32>,
-        status: Option<EdsStatus>,
-    ) -> Arc<EndpointView> {
-        Arc::new(EndpointView {
-            group: Arc::clone(group),
-            address: address.parse().unwrap(),
-            weight,
-            status,
-            detailed: DetailedStatus::Healthy,
-            reason: None,
-            since: UNIX_EPOCH,
-            rule: Rule::NoCheck,
-            pinned: None,
-            pool: Pool::Primary,
-            by: None,
-            votes: Vec::new(),
-        })
-    }
-
-    #[test]
-    fn what_is_encoded_in_parts_is_the_message_byte_for_byte() {
-        let (a, b) = (group("a", "z2"), group("b", "z1"));
-        let endpoints = vec![
-            endpoint(&a, "10.0.0.1:80", Some(1), Some(EdsStatus::Healthy)),
-            endpoint(&b, "[2001:db8::1]:80", None, Some(EdsStatus::Draining)),
-            endpoint(&a, "10.0.0.2:80", Some(300), Some(EdsStatus::Timeout)),
-            endpoint(&a, "10.0.0.3:80", Some(1), None),
-        ];
-        let view = ServiceView {
-            endpoints,
-            ..ServiceView::default()
-        };
-        let resource = assignment(&Name::new("shop").unwrap(), &view);
-        let any = envoy_types::pb::google::protobuf::Any::decode(Bytes::clone(resource.any()));
-        let bytes = any.unwrap().value;
-        let message = ClusterLoadAssignment::decode(&*bytes).unwrap();
-        assert_eq!(message.encode_to_vec(), bytes);
-
-        assert_eq!(message.cluster_name, "shop");
-        let factor = message.policy.unwrap().overprovisioning_factor;
-        assert_eq!(factor.unwrap().value, OVERPROVISIONING_FACTOR);
-        let seen: Vec<_> = message
-            .endpoints
-            .iter()
-            .map(|of| {
-                let zone = of.locality.as_ref().unwrap().zone.clone();
-                let status = |e: &LbEndpoint| (e.health_status, e.load_balancing_weight.is_some());
-                (zone, of.lb_endpoints.iter().map(status).collect::<Vec<_>>())
-            })
-            .collect();
-        let status = |status: core::HealthStatus, weighs| (i32::from(status), weighs);
-        use super::core::HealthStatus::{Draining, Healthy, Timeout};
-        assert_eq!(
-            seen,
-            [
-                ("z1".into(), vec![status(Draining, false)]),
-                (
-                    "z2".into(),
-                    vec![status(Healthy, true), status(Timeout, true)]
-                ),
-            ]
-        );
-        let of = &message.endpoints.first().unwrap().lb_endpoints;
-        let told = of.first().unwrap().metadata.as_ref().unwrap();
-        assert_eq!(told, &metadata(&b.name));
-    }
-}
+mod tests;

@@ -8,20 +8,20 @@ use envoy_types::pb::envoy::config::route::v3::route::Action;
 use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
 use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
 
-use super::duration;
-use crate::model::{Name, Protocol, Route};
+use super::{affinity, duration};
+use crate::model::{Name, Route, Service};
 use crate::snapshot::{Resource, ResourceType};
 
-/// The RouteConfiguration of an HTTP listener. `protocol_of` is what the endpoints of a service speak.
+/// The RouteConfiguration of an HTTP listener. `service_of` finds the services that it leads to.
 #[must_use]
-pub fn route_configuration(
+pub fn route_configuration<'m>(
     listener: &Name,
     routes: &[Route],
-    protocol_of: impl Fn(&Name) -> Protocol,
+    service_of: impl Fn(&Name) -> Option<&'m Service>,
 ) -> Resource {
     let message = pb::RouteConfiguration {
         name: listener.as_str().into(),
-        virtual_hosts: virtual_hosts(routes, protocol_of),
+        virtual_hosts: virtual_hosts(routes, service_of),
         ..pb::RouteConfiguration::default()
     };
     let services: BTreeSet<&Name> = routes.iter().map(|route| &route.service).collect();
@@ -40,9 +40,9 @@ pub fn route_configuration(
 /// Envoy chooses the virtual host by the request's domain, before it looks at any path, and refuses a domain that stands
 /// in two. So every domain has the routes of all items that name it, in the order of writing, and domains with the same
 /// routes share a virtual host.
-fn virtual_hosts(
+fn virtual_hosts<'m>(
     routes: &[Route],
-    protocol_of: impl Fn(&Name) -> Protocol,
+    service_of: impl Fn(&Name) -> Option<&'m Service>,
 ) -> Vec<pb::VirtualHost> {
     let mut domains: Vec<&String> = Vec::new();
     let mut routes_of: HashMap<&String, Vec<usize>> = HashMap::new();
@@ -73,7 +73,7 @@ fn virtual_hosts(
                     name: domain.clone(),
                     domains: vec![domain.clone()],
                     routes: of_host
-                        .map(|route| http_route(route, protocol_of(&route.service)))
+                        .map(|route| http_route(route, service_of(&route.service)))
                         .collect(),
                     ..pb::VirtualHost::default()
                 });
@@ -83,9 +83,14 @@ fn virtual_hosts(
     hosts
 }
 
-fn http_route(route: &Route, protocol: Protocol) -> pb::Route {
+fn http_route(route: &Route, service: Option<&Service>) -> pb::Route {
     // Envoy ends a request after 15 s by default. That is right for HTTP/1, but HTTP/2 and gRPC services stream.
-    let timeout = protocol.is_http2().then(|| duration(Duration::ZERO));
+    let timeout = service
+        .filter(|service| service.protocol.is_http2())
+        .map(|_| duration(Duration::ZERO));
+    let hash_policy = service
+        .map(|service| affinity::of_requests(&service.affinity))
+        .unwrap_or_default();
     pb::Route {
         r#match: Some(pb::RouteMatch {
             path_specifier: Some(PathSpecifier::Prefix(route.prefix.clone())),
@@ -94,6 +99,7 @@ fn http_route(route: &Route, protocol: Protocol) -> pb::Route {
         action: Some(Action::Route(pb::RouteAction {
             cluster_specifier: Some(ClusterSpecifier::Cluster(route.service.as_str().into())),
             timeout,
+            hash_policy,
             ..pb::RouteAction::default()
         })),
         ..pb::Route::default()
@@ -120,7 +126,7 @@ mod tests {
             route(&["c", "b"], "/z"),
             route(&["d"], "/x"),
         ];
-        let hosts = virtual_hosts(&routes, |_| Protocol::Http);
+        let hosts = virtual_hosts(&routes, |_| None);
         let of = |host: &pb::VirtualHost| {
             let prefix = |route: &pb::Route| match &route.r#match.as_ref().unwrap().path_specifier {
                 Some(PathSpecifier::Prefix(prefix)) => prefix.clone(),

@@ -311,6 +311,7 @@ impl ServiceState {
                         group: Arc::clone(&endpoint.group),
                         pool: endpoint.pool,
                         by: endpoint.by,
+                        probe_address: endpoint.probe_address,
                         weight: endpoint.weight,
                         published: known.and_then(|known| known.published),
                     });

@@ -254,6 +254,7 @@ impl ServiceState {
                 address: *address,
                 pool: leaving.pool,
                 by: leaving.by,
+                probe_address: leaving.probe_address,
                 weight: leaving.weight,
                 status: Some(EdsStatus::Draining),
                 detailed: DetailedStatus::Draining,
@@ -413,6 +414,11 @@ impl ServiceState {
             address: endpoint.address,
             pool: Pool::of(backend),
             by: self.service.check.as_ref().map(|_| backend.by),
+            probe_address: self
+                .service
+                .check
+                .as_ref()
+                .map(|named| endpoint.probe_address(&named.check)),
             weight,
             status,
             detailed,

@@ -1,0 +1,201 @@
+//! What is rendered, and when: clusters, listeners and routes with a model, load assignments with every change of health.
+//!
+//! In: models, health views. Out: per fleet what it is served now. What did not change is not encoded again, and fleets
+//! share what is the same for them.
+//!
+//! Not here: what a resource says (`resources`), and what of it a fleet may see yet (`assemble`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::assemble::{RegionOrder, Rendered, assemble};
+use crate::health::HealthView;
+use crate::model::{Fleet, ListenerKind, Model, Name};
+use crate::resources;
+use crate::snapshot::{DanglingReference, FleetSnapshot, Resource};
+
+/// What was rendered last.
+#[derive(Debug, Default)]
+pub(super) struct Rendering {
+    model: Arc<Model>,
+    rendered: BTreeMap<Name, Rendered>,
+    /// The orders of regions of the fleets that have a service (semantics H10).
+    orders: BTreeMap<Name, BTreeSet<RegionOrder>>,
+    /// Listeners and routes by fleet.
+    listeners: BTreeMap<Name, Vec<Arc<Resource>>>,
+    /// What the fleets were served last.
+    fleets: Vec<Arc<FleetSnapshot>>,
+    model_is_new: bool,
+}
+
+impl Rendering {
+    /// The model that was taken last.
+    pub(super) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Whether the model has not been served yet.
+    pub(super) fn model_is_new(&self) -> bool {
+        self.model_is_new
+    }
+
+    /// Takes a model. Clusters, listeners and routes depend on it alone; load assignments follow with the next `render`,
+    /// which a new model makes of all services.
+    pub(super) fn set_model(&mut self, model: Arc<Model>) {
+        self.rendered
+            .retain(|name, _| model.services.contains_key(name));
+        for (name, service) in &model.services {
+            let cluster = Arc::new(resources::cluster(service));
+            let rendered = self
+                .rendered
+                .entry(name.clone())
+                .or_insert_with(|| Rendered {
+                    cluster: Arc::clone(&cluster),
+                    assignments: BTreeMap::new(),
+                    held: true,
+                });
+            rendered.cluster = cluster;
+        }
+        let service_of = |name: &Name| model.services.get(name).map(Arc::as_ref);
+        self.listeners.clear();
+        self.orders.clear();
+        for fleet in &model.fleets {
+            for name in &fleet.services {
+                let orders = self.orders.entry(name.clone()).or_default();
+                orders.insert(fleet.region_order.clone());
+            }
+            let of_fleet = self.listeners.entry(fleet.name.clone()).or_default();
+            for listener in &fleet.listeners {
+                of_fleet.push(Arc::new(resources::listener(listener, service_of)));
+                if let ListenerKind::Http(routes) = &listener.kind {
+                    of_fleet.push(Arc::new(resources::route_configuration(
+                        &listener.name,
+                        routes,
+                        service_of,
+                    )));
+                }
+            }
+        }
+        self.model = model;
+        self.model_is_new = true;
+    }
+
+    /// Renders the load assignments of these services. Says whether a stream can see any difference.
+    pub(super) fn render(&mut self, services: &BTreeSet<Name>, view: &HealthView) -> bool {
+        let mut changed = std::mem::take(&mut self.model_is_new);
+        for name in services {
+            let (Some(rendered), Some(service), Some(view)) = (
+                self.rendered.get_mut(name),
+                self.model.services.get(name),
+                view.services.get(name),
+            ) else {
+                continue;
+            };
+            changed |= rendered.held != view.held;
+            rendered.held = view.held;
+            let orders = self.orders.get(name).into_iter().flatten();
+            let mut before = std::mem::take(&mut rendered.assignments);
+            for order in orders {
+                let new = Arc::new(resources::assignment(service, view, order));
+                let old = before.remove(order);
+                // The same content keeps the same bytes, and the memory of the new ones is given back.
+                let same = old.filter(|old| old.version() == new.version());
+                changed |= same.is_none();
+                rendered
+                    .assignments
+                    .insert(order.clone(), same.unwrap_or(new));
+            }
+        }
+        changed
+    }
+
+    /// What every fleet is served now.
+    ///
+    /// # Errors
+    /// When what was rendered contradicts itself; a defect of ours.
+    pub(super) fn assemble(&mut self) -> Result<Vec<Arc<FleetSnapshot>>, DanglingReference> {
+        let assemble = |fleet: &Arc<Fleet>| {
+            let before = self
+                .fleets
+                .iter()
+                .find(|before| *before.name() == fleet.name);
+            let listeners = self
+                .listeners
+                .get(&fleet.name)
+                .map_or(&[][..], Vec::as_slice);
+            let services = fleet
+                .services
+                .iter()
+                .filter_map(|name| self.rendered.get(name));
+            assemble(fleet, services, listeners, before.map(Arc::as_ref)).map(Arc::new)
+        };
+        let fleets: Vec<_> = self
+            .model
+            .fleets
+            .iter()
+            .map(assemble)
+            .collect::<Result<_, _>>()?;
+        self.fleets.clone_from(&fleets);
+        Ok(fleets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::ServiceView;
+    use crate::model::{NodeMatcher, Protocol, Service};
+    use crate::snapshot::ResourceType;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn fleet(of: &str, order: &[&str]) -> Arc<Fleet> {
+        Arc::new(Fleet {
+            name: name(of),
+            matcher: NodeMatcher::default(),
+            services: [name("shop")].into(),
+            listeners: Vec::new(),
+            region_order: order.iter().map(|&region| region.into()).collect(),
+        })
+    }
+
+    fn served(rendering: &mut Rendering, fleets: Vec<Arc<Fleet>>) -> Vec<Arc<Resource>> {
+        let shop = Service::new(name("shop"), Protocol::Http);
+        rendering.set_model(Arc::new(Model {
+            services: [(name("shop"), Arc::new(shop))].into(),
+            fleets,
+            ..Model::default()
+        }));
+        let view = HealthView {
+            services: [(name("shop"), Arc::new(ServiceView::default()))].into(),
+        };
+        assert!(
+            rendering.render(&[name("shop")].into(), &view),
+            "a new model"
+        );
+        assert!(
+            !rendering.render(&[name("shop")].into(), &view),
+            "nothing new"
+        );
+        let fleets = rendering.assemble().unwrap();
+        let assignment = |fleet: &Arc<FleetSnapshot>| {
+            let of_type = fleet.of_type(ResourceType::ClusterLoadAssignment);
+            Arc::clone(of_type.resources().get("shop").unwrap())
+        };
+        fleets.iter().map(assignment).collect()
+    }
+
+    #[test]
+    fn h10_fleets_of_the_same_order_share_one_assignment() {
+        let mut rendering = Rendering::default();
+        let fleets = vec![fleet("a", &["x"]), fleet("b", &["x"]), fleet("c", &[])];
+        let before = served(&mut rendering, fleets);
+        assert!(Arc::ptr_eq(&before[0], &before[1]));
+        assert!(!Arc::ptr_eq(&before[0], &before[2]));
+        // An order that comes with a reload is rendered at once; one that stays is not encoded anew.
+        let after = served(&mut rendering, vec![fleet("a", &["y"]), fleet("c", &[])]);
+        assert!(Arc::ptr_eq(&after[1], &before[2]));
+    }
+}
