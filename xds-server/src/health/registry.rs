@@ -24,6 +24,7 @@ mod ballots;
 mod evaluate;
 mod guards;
 mod reasons;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -389,7 +390,9 @@ impl Registry {
             let abstaining = guards.abstaining(state.policy);
             let votes = |key: &StateKey| {
                 let watch = watches.get(key);
-                watch.map_or_else(Vec::new, |watch| watch.votes(&abstaining))
+                watch
+                    .map(|watch| watch.votes(&abstaining))
+                    .unwrap_or_default()
             };
             let times = |key: &StateKey, vantage: &str| watches.get(key)?.times(vantage);
             let mut evaluation = state.evaluate(&scope, votes, times, &abstaining, now);

@@ -217,7 +217,7 @@ mod tests {
             pinned: None,
             pool: Pool::Primary,
             by: None,
-            votes: Vec::new(),
+            votes: Box::default(),
         })
     }
 
