@@ -63,7 +63,8 @@ pub struct EngineConfig {
 
 /// Hears of every probe, for metrics. Called on the worker threads: must not block.
 pub trait Recorder: Send + Sync + 'static {
-    /// One probe has ended. `lateness`: how much later than due it started.
+    /// One probe has ended. `lateness`: how much later than due it started. That of a first probe counts from its place in
+    /// the first second (semantics S3): it is the wait for a turn or for room, and never makes it INCONCLUSIVE (P16).
     fn probe(&self, check: &HealthCheck, outcome: &Outcome, lateness: Duration);
 }
 

@@ -17,7 +17,9 @@
 //! nothing, endpoints are spread evenly, and two vantages do not probe in step. Slots are counted from start to start: a
 //! slow probe does not push the next one away (S3). Probes of one target never overlap: a slot that has come while the
 //! previous probe ran is due at once when it ends, and earlier missed ones are skipped. Lateness is our own fault only,
-//! so the delay by the target's own probe does not count as lateness.
+//! so the delay by the target's own probe does not count as lateness. A first probe that waits for its turn, or for room
+//! under the cap, is never too late (P16), but what it waited is told as its lateness all the same: to count from when it
+//! could start would hide how long a large configuration has no first word.
 //!
 //! Pure: no clock, no sockets, no queue. The in-flight cap and the timers are the engine's.
 

@@ -228,7 +228,7 @@ pub struct EndpointView {
     /// Since when the status stands without enough fresh votes (semantics V3); `None`: it does not.
     pub pinned: Option<SystemTime>,
     /// What each vantage says.
-    pub votes: Vec<VoteView>,
+    pub votes: Box<[VoteView]>,
 }
 
 impl EndpointView {

@@ -137,7 +137,7 @@ impl Metrics {
         );
         r.register(
             "probe_lateness_seconds",
-            "From when a probe was due to its start",
+            "From when a probe was due to its start; the first of an endpoint is due within a second, and may wait for its turn",
             metrics.probe_lateness.clone(),
         );
         r.register(

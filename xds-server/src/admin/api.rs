@@ -409,7 +409,7 @@ mod tests {
             since: std::time::UNIX_EPOCH,
             rule: Rule::NoCheck,
             pinned: None,
-            votes: Vec::new(),
+            votes: Box::default(),
         };
         service_status(&ServiceView {
             held,

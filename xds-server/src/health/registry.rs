@@ -25,6 +25,7 @@ mod evaluate;
 mod guards;
 mod member;
 mod reasons;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -391,7 +392,9 @@ impl Registry {
             let abstaining = guards.abstaining(state.policy);
             let votes = |key: &StateKey| {
                 let watch = watches.get(key);
-                watch.map_or_else(Vec::new, |watch| watch.votes(&abstaining))
+                watch
+                    .map(|watch| watch.votes(&abstaining))
+                    .unwrap_or_default()
             };
             let times = |key: &StateKey, vantage: &str| watches.get(key)?.times(vantage);
             let mut evaluation = state.evaluate(&scope, votes, times, &abstaining, now);

@@ -16,6 +16,7 @@ use vitals_prober::tally::{Step, TallyState, Verdict};
 use vitals_prober::target::Pulse;
 
 use super::reasons::Reasons;
+use super::steps::Steps;
 use super::{EMBEDDED_VANTAGE, TargetRecord};
 use crate::health::guard::Abstention;
 use crate::health::{Now, VoteView, freshness};
@@ -43,7 +44,7 @@ pub(super) struct Ballot {
     serial: u64,
     pub(super) fresh: bool,
     pub(super) record: TargetRecord,
-    times: Option<Times>,
+    steps: Option<Steps>,
 }
 
 /// A vote's health before and after a report.
@@ -107,7 +108,7 @@ impl Watch {
     }
 
     /// The votes as they are shown and counted.
-    pub(super) fn votes(&self, abstaining: &[Arc<Abstention>]) -> Vec<VoteView> {
+    pub(super) fn votes(&self, abstaining: &[Arc<Abstention>]) -> Box<[VoteView]> {
         let abstention = |vantage: &Arc<str>| {
             let found = abstaining.iter().find(|a| a.vantage == *vantage);
             found.map(Arc::clone)
@@ -120,7 +121,7 @@ impl Watch {
 
     /// How long the steps of the probe took that made this vantage's verdict.
     pub(super) fn times(&self, vantage: &str) -> Option<Times> {
-        self.ballot(vantage)?.times
+        self.ballot(vantage)?.steps.map(Times::from)
     }
 
     /// Semantics V5: within which time a vantage that has lost its network turns the target.
@@ -141,7 +142,7 @@ impl Ballot {
             serial: 0,
             fresh: true,
             record,
-            times: None,
+            steps: None,
         }
     }
 
@@ -183,7 +184,7 @@ impl Ballot {
                 self.record.since = report.at.min(now.wall);
             }
             self.record.reason = Some(reasons.shared(report.outcome.reason));
-            self.times = Some(report.outcome.times);
+            self.steps = Some(report.outcome.times.into());
         }
         let after = self.record.tally.verdict;
         if after != before {

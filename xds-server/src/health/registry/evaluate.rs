@@ -51,7 +51,7 @@ struct Judged<'m> {
     key: Option<StateKey>,
     verdict: Option<Verdict>,
     rule: Rule,
-    votes: Vec<VoteView>,
+    votes: Box<[VoteView]>,
     deciding: Option<usize>,
 }
 
@@ -73,7 +73,7 @@ impl ServiceState {
     pub(super) fn evaluate(
         &mut self,
         scope: &Scope,
-        votes: impl Fn(&StateKey) -> Vec<VoteView>,
+        votes: impl Fn(&StateKey) -> Box<[VoteView]>,
         times: impl Fn(&StateKey, &str) -> Option<Times>,
         abstaining: &[Arc<Abstention>],
         now: Now,
@@ -262,7 +262,7 @@ impl ServiceState {
                 since: now.wall,
                 rule: Rule::Removed,
                 pinned: None,
-                votes: Vec::new(),
+                votes: Box::default(),
             };
             let old = old.get(address).copied();
             self.compare(old, &mut view, None, |_| None, evaluation);
@@ -322,14 +322,14 @@ impl ServiceState {
         &mut self,
         member: usize,
         service: &'m Service,
-        votes: impl Fn(&StateKey) -> Vec<VoteView>,
+        votes: impl Fn(&StateKey) -> Box<[VoteView]>,
         now: Now,
         evaluation: &mut Evaluation,
     ) -> Option<Judged<'m>> {
         let state = self.members.get_mut(member)?;
         let (backend, endpoint) = found(service, state)?;
         let key = state.key;
-        let votes = key.as_ref().map_or_else(Vec::new, votes);
+        let votes = key.as_ref().map(votes).unwrap_or_default();
         let before = state.published.clone();
         let (verdict, rule, deciding) = if service.check.is_none() {
             (Some(Verdict::Healthy), Rule::NoCheck, None)

@@ -57,7 +57,7 @@ fn endpoint(host: u8, region: &str, pool: Pool, status: EdsStatus) -> EndpointVi
         since: SystemTime::UNIX_EPOCH,
         rule: Rule::NoCheck,
         pinned: None,
-        votes: Vec::new(),
+        votes: Box::default(),
     }
 }
 
