@@ -151,6 +151,16 @@ impl Service {
         self.check.is_some() && self.backends.iter().any(|backend| backend.by.envoys)
     }
 
+    /// Whether requests are refused while no endpoint is healthy; else all share them. With failover backends theirs is
+    /// the word (semantics H3, H5, H6).
+    #[must_use]
+    pub fn refuses_when_all_unhealthy(&self) -> bool {
+        match self.failover {
+            Some(failover) => failover.drop_traffic_if_unhealthy,
+            None => self.when_all_unhealthy == WhenAllUnhealthy::FailClosed,
+        }
+    }
+
     /// All its endpoints, each with its group, in the order of writing.
     pub fn endpoints(&self) -> impl Iterator<Item = (&Backend, &Endpoint)> {
         self.backends.iter().flat_map(|backend| {
