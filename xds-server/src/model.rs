@@ -175,7 +175,8 @@ impl Service {
     }
 
     /// The share of traffic of one endpoint; `None`: no new requests (semantics S6; Envoy refuses a weight of 0).
-    /// Where a group has less than its whole capacity, all weights of the service count in hundredths (design 5.5).
+    /// Where a group has less than its whole capacity, all weights of the service count in hundredths (design 5.5); what is
+    /// less than one of those is one, because only 0 is none.
     #[must_use]
     pub fn weight_of(&self, backend: &Backend, endpoint: &Endpoint) -> Option<u32> {
         let whole = self.backends.iter().all(|backend| backend.capacity >= 1.0);
@@ -189,8 +190,8 @@ impl Service {
             clippy::cast_sign_loss,
             reason = "0 to 100,000 by validation"
         )]
-        let weight = weight.round() as u32;
-        (weight > 0).then_some(weight)
+        let rounded = weight.round() as u32;
+        (weight > 0.0).then_some(rounded.max(1))
     }
 }
 
