@@ -1,6 +1,6 @@
 //! What an Envoy makes of a check that it runs itself (semantics H7).
 //!
-//! In: a check, and the protocol of the service whose endpoints it is asked of. Out: whether Envoy's own health checks
+//! In: a check, and the service whose endpoints it is asked of, or its protocol. Out: whether Envoy's own health checks
 //! can say the same, and where they do, in what they still differ from a prober's. Pure. `config` holds `probing.by`
 //! against it, the resources render only what is expressible, `vitals explain` lists the deviations.
 //!
@@ -16,7 +16,7 @@ use vitals_prober::check::{
     Close, GrpcAsk, HealthCheck, Kind, Protocol as Asks, ProxyHeader, TcpMatch,
 };
 
-use crate::model::Protocol;
+use crate::model::{Protocol, Service};
 
 /// Above this a check's timeout is worth a warning: an Envoy is not live before it has checked every endpoint once, and
 /// one that hangs delays it by the whole timeout.
@@ -140,6 +140,13 @@ pub enum Deviation {
     Close,
     /// A TCP check without a response leaves before it has sent its PROXY header (P11).
     NoProxyHeader,
+    /// A certificate whose keyUsage does not allow the handshake fails, also where nothing is verified (P10).
+    KeyUsage,
+    /// HTTP/2 is spoken whatever ALPN chose (P12).
+    AnyAlpn,
+    /// Where all share the traffic because an Envoy itself finds none healthy, DRAINING and weight-0 endpoints do too: this
+    /// server, which would omit them, does not know (H6).
+    DrainingInPanic,
 }
 
 impl Deviation {
@@ -169,15 +176,22 @@ impl Deviation {
             Self::NoProxyHeader => {
                 "without a response to wait for, the connection is closed before the PROXY header is sent (P11)"
             }
+            Self::KeyUsage => {
+                "a certificate whose keyUsage does not allow the handshake fails, verified or not (P10: any passes)"
+            }
+            Self::AnyAlpn => "HTTP/2 is spoken whatever ALPN chose (P12: h2 must be chosen)",
+            Self::DrainingInPanic => {
+                "an Envoy that itself finds none healthy sends requests to DRAINING and weight-0 endpoints too (H6)"
+            }
         }
     }
 }
 
-/// In what an Envoy's check differs from a prober's, of a check that is [`expressible`] for `protocol`; of one that is
-/// not, nothing: it is not run.
+/// In what an Envoy's check of a service's endpoints differs from a prober's, of a check that is [`expressible`] for the
+/// service's protocol; of one that is not, nothing: it is not run.
 #[must_use]
-pub fn deviations(check: &HealthCheck, protocol: Protocol) -> Vec<Deviation> {
-    if expressible(check, protocol).is_err() {
+pub fn deviations(check: &HealthCheck, service: &Service) -> Vec<Deviation> {
+    if expressible(check, service.protocol).is_err() {
         return Vec::new();
     }
     let mut found = vec![
@@ -203,6 +217,15 @@ pub fn deviations(check: &HealthCheck, protocol: Protocol) -> Vec<Deviation> {
         && check.proxy_header() != ProxyHeader::None
     {
         found.push(Deviation::NoProxyHeader);
+    }
+    if check.is_tls() {
+        found.push(Deviation::KeyUsage);
+    }
+    if matches!(check.kind(), Kind::Http2 | Kind::GrpcWithTls) {
+        found.push(Deviation::AnyAlpn);
+    }
+    if !service.refuses_when_all_unhealthy() {
+        found.push(Deviation::DrainingInPanic);
     }
     found
 }

@@ -151,6 +151,16 @@ impl Service {
         self.check.is_some() && self.backends.iter().any(|backend| backend.by.envoys)
     }
 
+    /// Whether requests are refused while no endpoint is healthy; else all share them. With failover backends theirs is
+    /// the word (semantics H3, H5, H6).
+    #[must_use]
+    pub fn refuses_when_all_unhealthy(&self) -> bool {
+        match self.failover {
+            Some(failover) => failover.drop_traffic_if_unhealthy,
+            None => self.when_all_unhealthy == WhenAllUnhealthy::FailClosed,
+        }
+    }
+
     /// All its endpoints, each with its group, in the order of writing.
     pub fn endpoints(&self) -> impl Iterator<Item = (&Backend, &Endpoint)> {
         self.backends.iter().flat_map(|backend| {
@@ -165,7 +175,8 @@ impl Service {
     }
 
     /// The share of traffic of one endpoint; `None`: no new requests (semantics S6; Envoy refuses a weight of 0).
-    /// Where a group has less than its whole capacity, all weights of the service count in hundredths (design 5.5).
+    /// Where a group has less than its whole capacity, all weights of the service count in hundredths (design 5.5); what is
+    /// less than one of those is one, because only 0 is none.
     #[must_use]
     pub fn weight_of(&self, backend: &Backend, endpoint: &Endpoint) -> Option<u32> {
         let whole = self.backends.iter().all(|backend| backend.capacity >= 1.0);
@@ -179,8 +190,8 @@ impl Service {
             clippy::cast_sign_loss,
             reason = "0 to 100,000 by validation"
         )]
-        let weight = weight.round() as u32;
-        (weight > 0).then_some(weight)
+        let rounded = weight.round() as u32;
+        (weight > 0.0).then_some(rounded.max(1))
     }
 }
 

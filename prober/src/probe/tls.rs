@@ -89,10 +89,17 @@ impl Layer {
             // Without a name none is sent, and a certificate is verified against the address.
             None => ServerName::IpAddress(target.address.ip().into()),
         };
-        let offer = sessions.turn();
+        let (offer, resumption) = if check.verify() {
+            // A session that is resumed shows no certificate.
+            (Offer::Both, Resumption::disabled())
+        } else {
+            let one_decides = target.check.thresholds().unhealthy == 1;
+            let offer = sessions.turn(one_decides);
+            (offer, Resumption::store(sessions.clone()))
+        };
         // A copy of the template costs less than a microsecond; one kept per target would cost memory.
         let mut config = (*configs.get(alpn, offer, check)?).clone();
-        config.resumption = Resumption::store(sessions.clone());
+        config.resumption = resumption;
         let mut connection = ClientConnection::new(Arc::new(config), name)
             .map_err(|error| format!("no handshake can be made ({error})"))?;
         // What a conversation may say is bounded by the attempt.

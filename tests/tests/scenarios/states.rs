@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use vitals_tests::backend::Mode;
 use vitals_tests::envoy::{DRAINING, HEALTHY};
 use vitals_tests::lab::{Lab, Scene};
 use vitals_tests::wait::{SOON, eventually, until};
@@ -13,6 +14,7 @@ on_both_transports!(
     a_removed_endpoint_drains_first,
     weight_zero_is_probed_but_gets_nothing,
     a_stopped_endpoint_is_omitted,
+    h6_fail_open_sends_nothing_to_an_endpoint_that_drains_also_when_it_is_the_last,
 );
 
 fn since(lab: &Lab, n: usize) -> Value {
@@ -110,4 +112,29 @@ fn a_stopped_endpoint_is_omitted(transport: Transport) {
     lab.save();
     lab.envoy
         .wait_for_flags(SOON + Duration::from_secs(5), "shop", &stopped, HEALTHY);
+}
+
+fn h6_fail_open_sends_nothing_to_an_endpoint_that_drains_also_when_it_is_the_last(
+    transport: Transport,
+) {
+    let mut lab = Lab::on(Scene::new(), transport, 2, |mut config| {
+        config.service()["whenAllUnhealthy"] = json!("FAIL_OPEN");
+        config
+    });
+    lab.config.endpoint(0)["state"] = json!("DRAINING");
+    lab.config.endpoint(1)["weight"] = json!(0);
+    lab.save();
+    eventually(SOON, "requests are refused", || {
+        let reply = lab.scene.get("/")?;
+        (reply.status == 503)
+            .then_some(())
+            .ok_or_else(|| format!("{reply:?}"))
+    });
+    // One that fails shows what FAIL_OPEN is for.
+    lab.backends[1].become_(Mode::ProbeStatus(500));
+    lab.config.endpoint(1)["weight"] = json!(1);
+    lab.save();
+    lab.vitals
+        .wait_for_status(lab.backends[1].name(), "UNHEALTHY");
+    lab.scene.wait_for_traffic_to(&[&lab.backends[1]]);
 }

@@ -5,6 +5,7 @@ use vitals_prober::check::{
 };
 
 use super::*;
+use crate::model::{Failover, Name, WhenAllUnhealthy};
 
 fn check(spec: HealthCheckSpec) -> HealthCheck {
     HealthCheck::new(spec).unwrap()
@@ -107,7 +108,52 @@ fn h7_grpc_by_code_is_not_expressible() {
         1,
     );
     assert_eq!(field(&by_code, Protocol::Grpc), Some("grpc.method"));
-    assert_eq!(deviations(&by_code, Protocol::Grpc), []);
+    assert_eq!(found(&by_code, Protocol::Grpc), []);
+}
+
+fn found(check: &HealthCheck, protocol: Protocol) -> Vec<Deviation> {
+    deviations(check, &service(protocol))
+}
+
+fn service(protocol: Protocol) -> Service {
+    Service::new(Name::new("shop").unwrap(), protocol)
+}
+
+#[test]
+fn h7_p10_p12_tls_is_not_looked_at_as_a_prober_does() {
+    use Deviation::{AnyAlpn, KeyUsage};
+    for (kind, expected) in [
+        (Kind::Tcp, vec![]),
+        (Kind::Http, vec![]),
+        (Kind::Ssl, vec![KeyUsage]),
+        (Kind::Https, vec![KeyUsage]),
+        (Kind::Http2, vec![KeyUsage, AnyAlpn]),
+        (Kind::Grpc, vec![]),
+        (Kind::GrpcWithTls, vec![KeyUsage, AnyAlpn]),
+    ] {
+        let mut all = found(
+            &with_threshold(HealthCheckSpec::of(kind), 1),
+            Protocol::Grpc,
+        );
+        all.retain(|one| [KeyUsage, AnyAlpn].contains(one));
+        assert_eq!(all, expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn h6_h7_only_where_all_may_share_the_traffic_draining_ones_may_too() {
+    let tcp = check(HealthCheckSpec::of(Kind::Tcp));
+    let mut shop = service(Protocol::Tcp);
+    let panics = |shop: &Service| deviations(&tcp, shop).contains(&Deviation::DrainingInPanic);
+    assert!(!panics(&shop));
+    shop.when_all_unhealthy = WhenAllUnhealthy::FailOpen;
+    assert!(panics(&shop));
+    shop.failover = Some(Failover {
+        ratio: 0.0,
+        failback_ratio: 0.0,
+        drop_traffic_if_unhealthy: true,
+    });
+    assert!(!panics(&shop));
 }
 
 #[test]
@@ -116,7 +162,7 @@ fn h7_deviations_are_those_that_the_check_can_show() {
         Close as Closing, EndToStart, FirstWord, Jitter, NoInconclusive, StrangeStatus, WholeBody,
     };
     let always = [EndToStart, Jitter, NoInconclusive];
-    let of = |check: &HealthCheck| deviations(check, Protocol::Http);
+    let of = |check: &HealthCheck| found(check, Protocol::Http);
     assert_eq!(of(&check(HealthCheckSpec::of(Kind::Tcp))), always);
     assert_eq!(
         of(&check(HealthCheckSpec::of(Kind::Http))),
@@ -160,7 +206,7 @@ fn h7_a_tcp_check_without_a_response_sends_no_proxy_header() {
             tcp,
             ..HealthCheckSpec::of(kind)
         });
-        deviations(&check, Protocol::Tcp).contains(&Deviation::NoProxyHeader)
+        found(&check, Protocol::Tcp).contains(&Deviation::NoProxyHeader)
     };
     assert!(with(Kind::Tcp, None));
     assert!(!with(Kind::Tcp, Some(TcpMatch::Contains)));

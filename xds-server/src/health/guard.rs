@@ -31,6 +31,10 @@
 //! **While it abstains** nothing leaves the count by age, because the share would else fall by itself: only endpoints
 //! that the vantage finds healthy again do.
 //!
+//! **Across a restart** nothing of a doubt is stored. What the vantage finds unhealthy while the fleet is told that it is
+//! healthy shows that there was one, and it goes on ([`Doubt::resume`]), with a new `maxHold`; silent canaries are
+//! looked at before anything is published. Turns that were published before the restart count no more.
+//!
 //! **What is believed is not counted again.** When another vantage agrees or `maxHold` is over, the turns so far are
 //! believed and forgotten, and canaries that are still silent are disregarded until one has answered. So a doubt does
 //! not start again on what has ended it.
@@ -264,13 +268,17 @@ impl Doubt {
             self.believe();
             return None;
         }
-        let cause = Cause::Turned {
-            turned: self.turned.len(),
-            of: self.total,
-            groups: self.groups.len(),
-            window: self.window,
-        };
-        Some(self.start(cause, now))
+        Some(self.start(self.turned_too_many(), now))
+    }
+
+    /// What the vantage was found to have turned when it came to be watched here, after a restart or under an edited
+    /// policy, was kept from the fleet by a doubt. That goes on, down to the share at which it would have ended.
+    pub fn resume(&mut self, now: Now) -> Option<Event> {
+        let goes_on = self.policy.enabled
+            && self.holding.is_none()
+            && self.total >= self.policy.min_endpoints as usize
+            && !self.is_recovered();
+        goes_on.then(|| self.start(self.turned_too_many(), now))
     }
 
     /// Its vote on `key` is healthy again.
@@ -336,6 +344,15 @@ impl Doubt {
             && share_of(self.turned.len(), self.total) > self.policy.max_share
     }
 
+    fn turned_too_many(&self) -> Cause {
+        Cause::Turned {
+            turned: self.turned.len(),
+            of: self.total,
+            groups: self.groups.len(),
+            window: self.window,
+        }
+    }
+
     fn start(&mut self, cause: Cause, now: Now) -> Event {
         let abstention = Arc::new(Abstention {
             vantage: Arc::clone(&self.vantage),
@@ -350,10 +367,14 @@ impl Doubt {
         Event::Started(abstention)
     }
 
-    fn end_if_recovered(&mut self) -> Option<Event> {
+    /// Whether the share of turned endpoints is one at which a doubt ends.
+    fn is_recovered(&self) -> bool {
         let share = share_of(self.turned.len(), self.total);
-        let few = self.turned.is_empty() || share < self.policy.max_share / 2.0;
-        if few && !matches!(self.canaries, Canaries::Silent(_)) {
+        self.turned.is_empty() || share < self.policy.max_share / 2.0
+    }
+
+    fn end_if_recovered(&mut self) -> Option<Event> {
+        if self.is_recovered() && !matches!(self.canaries, Canaries::Silent(_)) {
             return self.end(End::Recovered {
                 turned: self.turned.len(),
                 of: self.total,

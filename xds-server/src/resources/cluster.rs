@@ -12,7 +12,7 @@ use envoy_types::pb::envoy::r#type::v3::Percent;
 
 use super::health_check::health_check;
 use super::{ads, any, duration, transport};
-use crate::model::{LbPolicy, Protocol, Service, WhenAllUnhealthy};
+use crate::model::{LbPolicy, Protocol, Service};
 use crate::snapshot::{Resource, ResourceType};
 
 const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
@@ -81,13 +81,13 @@ pub fn cluster(service: &Service) -> Resource {
 }
 
 /// Design 5.5: 0 serves nothing while nothing is healthy (FAIL_CLOSED); 1 serves all then (FAIL_OPEN), and no sooner,
-/// because of the assignments' overprovisioning. With failover backends theirs is the word (semantics H3).
+/// because of the assignments' overprovisioning.
 fn panic_threshold(service: &Service) -> f64 {
-    let refuses = match service.failover {
-        Some(failover) => failover.drop_traffic_if_unhealthy,
-        None => service.when_all_unhealthy == WhenAllUnhealthy::FailClosed,
-    };
-    if refuses { 0.0 } else { 1.0 }
+    if service.refuses_when_all_unhealthy() {
+        0.0
+    } else {
+        1.0
+    }
 }
 
 fn protocol_options(protocol: Protocol) -> Option<HttpProtocolOptions> {

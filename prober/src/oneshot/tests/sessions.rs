@@ -325,3 +325,81 @@ fn a_failing_server_is_asked_twice_only_by_the_first_probe_that_fails() {
     let expected = runs(&[(V13, false, 1), (V12, false, 1), (V12, true, 1)]);
     assert_eq!(row.passes(3), expected);
 }
+
+#[test]
+fn p10_a_server_that_is_slow_to_refuse_tls_1_2_costs_one_timeout() {
+    let config = server(&[&version::TLS13]);
+    let address = peer(move |stream| {
+        // Two answers that come so late do not both fit before the deadline.
+        std::thread::park_timeout(Duration::from_millis(600));
+        let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream);
+        if stream.conn.complete_io(&mut stream.sock).is_ok() {
+            take_request(&mut stream);
+            stream.write_all(OK).ok();
+            until_closed(&mut stream);
+        } else {
+            stream.flush().ok();
+        }
+    });
+    let mut row = Row::of(
+        address,
+        HealthCheckSpec {
+            timeout: Some(Duration::from_secs(1)),
+            ..of(Kind::Https)
+        },
+    );
+    row.passes(1);
+    assert_eq!(row.judged().0.result, Timeout);
+    row.passes(4);
+}
+
+#[test]
+fn s1_where_one_probe_decides_no_server_is_asked_for_tls_1_2_alone() {
+    let (mut row, to) = silent(Silent::ToNobody);
+    row.target.check = Arc::new(
+        HealthCheck::new(HealthCheckSpec {
+            timeout: Some(Duration::from_millis(400)),
+            unhealthy_threshold: Some(1),
+            ..of(Kind::Https)
+        })
+        .unwrap(),
+    );
+    row.passes(2);
+    *to.lock().unwrap() = Silent::ToTls12;
+    row.passes(4);
+}
+
+#[test]
+fn p10_a_check_that_verifies_sees_the_certificate_at_every_probe() {
+    for version in [&version::TLS12, &version::TLS13] {
+        let ticketer = aws_lc_rs::Ticketer::new().unwrap();
+        let of = |cert| {
+            let (config, pem) = tls(cert, &[version], &[]);
+            let mut config = Arc::unwrap_or_clone(config);
+            config.ticketer = ticketer.clone();
+            (Arc::new(config), pem)
+        };
+        let (good, pem) = of(Cert::default());
+        let (address, config, _) = changing(good);
+        let mut row = Row::of(
+            address,
+            HealthCheckSpec {
+                tls: Some(TlsSpec {
+                    verify: Some(true),
+                    roots: Some(pem.into_bytes()),
+                    sni: Some("a.example".into()),
+                }),
+                ..super::of(Kind::Https)
+            },
+        );
+        row.passes(4);
+        // A certificate that the roots do not vouch for; the sessions from before are still good.
+        *config.lock().unwrap() = of(Cert::default()).0;
+        let (outcome, _) = row.judged();
+        assert_eq!(
+            outcome.reason.code,
+            ReasonCode::TlsCertificate,
+            "{outcome:?}"
+        );
+    }
+}

@@ -10,7 +10,8 @@
 //! FULL: 1.2 and 1.3, no session ──passed──► SHORT: 1.2 alone, and its session if kept ─┤
 //!                                             │ a pass without a session; a time-out   │
 //!                                             │ where none passed before;              │
-//!                                             │ or not passed where FULL then passed   │
+//!                                             │ not passed where FULL then passed;     │
+//!                                             │ or one probe decides (threshold 1)     │
 //!                                             ▼                                        │
 //!                                           1.2 and 1.3, and the session if kept ──────┘
 //! ```
@@ -20,7 +21,10 @@
 //! certificate and all) is seen to work every tenth time, and always after a probe that did not pass.
 //!
 //! A short handshake can only confirm: what else than a pass comes of it is not believed, and the attempt asks again at
-//! once in full (see `probe`). So a server that speaks TLS 1.3 alone, or begins to, passes every probe.
+//! once in full (see `probe`). So a server that speaks TLS 1.3 alone, or begins to, passes every probe. Only the deadline
+//! can come before the full one has spoken, once, or twice but not in a row; where a single probe decides, even that
+//! would be a wrong verdict, and no handshake is a short one. A check that verifies resumes nothing at all (see `tls`):
+//! certificates are seen only in full.
 //!
 //! Bounded: one session of one version. Its size is the ticket (some 200 bytes) and the server's certificates (1–4 KiB
 //! as a rule); a handshake of more than 16 KiB leaves no session behind (see `tls`).
@@ -75,9 +79,10 @@ impl Sessions {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A handshake begins.
-    pub(super) fn turn(&self) -> Offer {
+    /// A handshake begins. `one_decides`: a single probe that does not pass turns the target.
+    pub(super) fn turn(&self, one_decides: bool) -> Offer {
         self.kept(|kept| {
+            kept.never_short |= one_decides;
             kept.full = kept.passed == 0;
             if kept.full || kept.never_short {
                 Offer::Both
@@ -108,10 +113,11 @@ impl Sessions {
             }
             ProbeResult::Fail | ProbeResult::Timeout => {
                 (kept.passed, kept.session) = (0, None);
-                // The deadline left no time to ask in full. Maybe the server is silent to TLS 1.2: where nothing speaks
-                // against that, it is asked for TLS 1.2 no more, so that it is wronged once, or twice but not in a row
-                // where it used to answer. One who used to may as well just have been too slow.
-                if short {
+                // The deadline left no time to ask in full, or too little. Maybe the server is silent to TLS 1.2, or slow to
+                // refuse it: where nothing speaks against that, it is asked for TLS 1.2 no more, so that it is wronged
+                // once, or twice but not in a row where it used to answer. One who used to may as well just have been
+                // too slow.
+                if short || (doubted && result == ProbeResult::Timeout) {
                     kept.never_short |= !kept.proven;
                     kept.proven = false;
                 }

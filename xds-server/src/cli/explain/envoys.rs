@@ -154,7 +154,7 @@ impl Subject<'_> {
         )?;
         let deviations: BTreeSet<Deviation> = checked
             .iter()
-            .flat_map(|(s, _)| distributed::deviations(&self.check, s.protocol))
+            .flat_map(|(s, _)| distributed::deviations(&self.check, s))
             .collect();
         writeln!(out, "\nnot as a prober's (H7)")?;
         for deviation in deviations {

@@ -3,9 +3,11 @@
 //! In: the service's fields and protocol, the table of checks. Out: [`Asked`], with what stands in an Envoy's way
 //! (semantics H7), and findings of semantics P18.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use vitals_prober::check::{HealthCheck, Kind, Profile};
+use vitals_prober::check::{HealthCheck, Kind, Profile, TlsCheck};
+use vitals_prober::target::Names;
 
 use crate::config::checks::{self, Check, Content, Known};
 use crate::config::read::{Fields, Item, join};
@@ -66,6 +68,14 @@ impl Asked {
                 check.name, why.field, why.why, why.nearest
             ));
         }
+        if envoys && check.check.tls().is_some_and(TlsCheck::verify) && !names_server(&check.check)
+        {
+            item.warning(format!(
+                "Envoys run the check {}, which verifies certificates, but for no name: without tls.sni or a host every one \
+                 that the roots vouch for passes there (a prober wants the endpoint's address in it); give one of them",
+                check.name
+            ));
+        }
         let timeout = check.check.timeout();
         if envoys && timeout > LONG_TIMEOUT {
             item.warning(format!(
@@ -76,6 +86,12 @@ impl Asked {
             ));
         }
     }
+}
+
+/// Whether the check gives a server name, whatever the endpoint (semantics P10).
+fn names_server(check: &HealthCheck) -> bool {
+    let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    Names::new(check, None, nowhere).sni.is_some()
 }
 
 /// Reads the key.

@@ -12,7 +12,9 @@ const SERVICES: &str = "healthChecks: [{ name: web, type: HTTP }, { name: tcp, t
 { name: prefix, type: TCP, tcp: { response: a, match: PREFIX } }, { name: request, type: TCP, tcp: { request: a } }, \
 { name: body, type: HTTP, http: { response: ok } }, { name: rpc, type: GRPC }, { name: rpc1, type: GRPC, unhealthyThreshold: 1 }, \
 { name: code, type: GRPC, unhealthyThreshold: 1, grpc: { method: /a.B/c, expectedCodes: '0' } }, { name: slow, type: TCP, checkInterval: 30s, timeout: 6s }, \
-{ name: alb, profile: TENCENT_ALB, type: GRPC, grpc: { host: a.example } }, { name: alb-tcp, profile: TENCENT_ALB }]
+{ name: alb, profile: TENCENT_ALB, type: GRPC, grpc: { host: a.example } }, { name: alb-tcp, profile: TENCENT_ALB }, \
+{ name: verified, type: SSL, tls: { verify: true } }, { name: named, type: SSL, tls: { verify: true, sni: a.example } }, \
+{ name: hosted, type: HTTPS, http: { host: a.example }, tls: { verify: true } }]
 endpointGroups: [{ name: dc1, type: NON_GCP_PRIVATE_IP_PORT, locality: { region: r1 }, endpoints: [{ address: 10.0.0.1, port: 1 }] }, \
 { name: dc2, type: GCE_VM_IP_PORT, locality: { region: r2 }, endpoints: [{ address: 10.0.0.2, port: 1 }] }, \
 { name: net, type: INTERNET_IP_PORT, endpoints: [{ address: 10.0.0.3, port: 1 }] }]
@@ -79,6 +81,46 @@ fn h7_what_envoys_cannot_run_is_left_to_probers_with_a_warning() {
         "protocol: GRPC, healthCheck: rpc, probing: { by: [PROBERS] }, backends: [{ group: dc1 }]",
     ] {
         assert_eq!(service(quiet).1, [""; 0], "{quiet}");
+    }
+}
+
+#[test]
+fn p10_h7_a_check_that_verifies_for_no_name_is_a_warning_where_envoys_run_it() {
+    let unnamed = "protocol: TCP, healthCheck: verified, backends: [{ group: dc1 }]";
+    assert_eq!(
+        service(unnamed).1,
+        [
+            "a.yaml:4:42 backendServices[0].healthCheck: Envoys run the check verified, which verifies certificates, but for no \
+             name: without tls.sni or a host every one that the roots vouch for passes there (a prober wants the endpoint's \
+             address in it); give one of them"
+        ]
+    );
+    for quiet in [
+        unnamed.replace("dc1", "dc2"),
+        unnamed.replace("verified", "named"),
+        unnamed.replace("TCP", "HTTP").replace("verified", "hosted"),
+    ] {
+        let (_, warnings) = service(&quiet);
+        let about = |text: &String| text.contains("for no name");
+        assert!(!warnings.iter().any(about), "{quiet}: {warnings:?}");
+    }
+}
+
+#[test]
+fn s6_only_weight_0_and_capacity_0_are_no_weight() {
+    let weight = |capacity: &str| {
+        let words = format!("backends: [{{ group: dc1, capacity: {capacity} }}]");
+        let (service, _) = service(&words);
+        let (backend, endpoint) = service.endpoints().next().unwrap();
+        service.weight_of(backend, endpoint)
+    };
+    for (capacity, expected) in [
+        ("1.0", Some(1)),
+        ("0.5", Some(50)),
+        ("0.004", Some(1)),
+        ("0.0", None),
+    ] {
+        assert_eq!(weight(capacity), expected, "capacity {capacity}");
     }
 }
 

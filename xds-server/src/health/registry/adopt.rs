@@ -90,6 +90,9 @@ impl Registry {
         self.services.retain(|name, state| {
             let stays = model.services.contains_key(name);
             if !stays {
+                if state.service.failover.is_some() {
+                    changes.push(Change::Service(name.clone(), None));
+                }
                 let members = state.take_members();
                 let published = members.filter(|(_, known)| known.published.is_some());
                 let leaving = std::mem::take(&mut state.leaving).into_iter();

@@ -34,6 +34,22 @@ struct Policy {
     doubts: BTreeMap<Arc<str>, Doubt>,
 }
 
+/// What a policy is about.
+#[derive(Debug, Default)]
+struct Scope {
+    /// The longest window of its checks.
+    window: Duration,
+    judged: BTreeMap<Arc<str>, Judged>,
+}
+
+/// What one vantage judges under a policy.
+#[derive(Debug, Default)]
+struct Judged {
+    total: usize,
+    /// What of it the vantage finds unhealthy.
+    failing: Vec<(StateKey, Verdict)>,
+}
+
 /// What has happened, and to the services of which policy.
 pub(super) type Happened = (usize, Event);
 
@@ -90,59 +106,80 @@ impl Guards {
         now: Now,
     ) -> Vec<Happened> {
         let mut happened = Vec::new();
-        for at in 0..self.policies.len() {
-            let mut totals: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-            let mut window = Duration::ZERO;
-            for watch in watches.values().filter(|w| concerns(w, at, services)) {
-                window = window.max(watch.guard_window());
-                for ballot in &watch.ballots {
-                    match totals.get_mut(&ballot.vantage) {
-                        Some(total) => *total += 1,
-                        None => drop(totals.insert(Arc::clone(&ballot.vantage), 1)),
-                    }
-                }
-            }
+        for (at, scope) in self.scopes(services, watches).into_iter().enumerate() {
             let Some(policy) = self.policies.get_mut(at) else {
                 continue;
             };
             policy.doubts.retain(|vantage, doubt| {
-                let stays = totals.contains_key(vantage);
+                let stays = scope.judged.contains_key(vantage);
                 if !stays {
                     happened.extend(doubt.dissolve().map(|event| (at, event)));
                 }
                 stays
             });
             let mut new = Vec::new();
-            for (vantage, total) in totals {
-                let guard = &policy.guard;
-                let doubt = policy
-                    .doubts
-                    .entry(Arc::clone(&vantage))
-                    .or_insert_with(|| {
-                        new.push(Arc::clone(&vantage));
-                        Doubt::new(Arc::clone(&vantage), guard.clone(), now)
-                    });
-                doubt.set_scope(total, window, |key| {
+            for (vantage, Judged { total, failing }) in scope.judged {
+                let doubt = policy.doubts.entry(Arc::clone(&vantage));
+                let doubt = doubt.or_insert_with(|| {
+                    new.push((Arc::clone(&vantage), failing));
+                    Doubt::new(Arc::clone(&vantage), policy.guard.clone(), now)
+                });
+                doubt.set_scope(total, scope.window, |key| {
                     watches.get(key).is_some_and(|watch| {
-                        concerns(watch, at, services) && watch.ballot(&vantage).is_some()
+                        policies_of(watch, services).contains(&at)
+                            && watch.ballot(&vantage).is_some()
                     })
                 });
             }
-            for vantage in new {
-                for (key, watch) in watches.iter().filter(|(_, w)| concerns(w, at, services)) {
-                    let verdict = watch.ballot(&vantage).and_then(|b| b.record.tally.verdict);
-                    if let Some(after) = verdict.filter(|verdict| !verdict.is_healthy()) {
-                        let turn = Turn {
-                            before: None,
-                            after,
-                        };
-                        happened
-                            .extend(self.heed_at(at, *key, &vantage, turn, services, watches, now));
-                    }
+            for (vantage, failing) in new {
+                for (key, after) in failing {
+                    let turn = Turn {
+                        before: None,
+                        after,
+                    };
+                    happened.extend(self.heed_at(at, key, &vantage, turn, services, watches, now));
+                }
+                happened.extend(self.resume(at, &vantage, now));
+            }
+        }
+        happened.extend(self.look_at_canaries(watches, now));
+        happened
+    }
+
+    /// What each policy is about, by one look at every target: there may be as many policies as services.
+    fn scopes(&self, services: &Services, watches: &Watches) -> Vec<Scope> {
+        let mut scopes = Vec::new();
+        scopes.resize_with(self.policies.len(), Scope::default);
+        for (key, watch) in watches {
+            for at in policies_of(watch, services) {
+                let Some(scope) = scopes.get_mut(at) else {
+                    continue;
+                };
+                scope.window = scope.window.max(watch.guard_window());
+                for ballot in &watch.ballots {
+                    let judged = match scope.judged.get_mut(&ballot.vantage) {
+                        Some(judged) => judged,
+                        None => scope.judged.entry(Arc::clone(&ballot.vantage)).or_default(),
+                    };
+                    judged.total += 1;
+                    let verdict = ballot.record.tally.verdict;
+                    let failing = verdict.filter(|verdict| !verdict.is_healthy());
+                    judged
+                        .failing
+                        .extend(failing.map(|verdict| (*key, verdict)));
                 }
             }
         }
-        happened
+        scopes
+    }
+
+    /// A doubt from before a restart, or under a policy that was edited, goes on. Only of a vantage that judges alone:
+    /// with others, one may also find unhealthy what they keep in rotation because it was outvoted.
+    fn resume(&mut self, at: usize, vantage: &str, now: Now) -> Option<Happened> {
+        let policy = self.policies.get_mut(at)?;
+        let alone = policy.doubts.len() < 2;
+        let doubt = policy.doubts.get_mut(vantage).filter(|_| alone)?;
+        doubt.resume(now).map(|event| (at, event))
     }
 
     /// A vantage's vote on a target was heard.
@@ -158,13 +195,9 @@ impl Guards {
         if turn.before.map(Verdict::is_healthy) == Some(turn.after.is_healthy()) {
             return Vec::new();
         }
-        let places = watches.get(&key).map_or(&[][..], |watch| &watch.places);
-        let policies: BTreeSet<usize> = places
-            .iter()
-            .filter_map(|place| services.get(&place.service)?.policy)
-            .collect();
+        let policies = watches.get(&key).map(|watch| policies_of(watch, services));
         let heed = |at| self.heed_at(at, key, vantage, turn, services, watches, now);
-        policies.into_iter().filter_map(heed).collect()
+        policies.into_iter().flatten().filter_map(heed).collect()
     }
 
     #[expect(
@@ -213,31 +246,37 @@ impl Guards {
 
     /// Lets time pass, and looks at the canaries.
     pub(super) fn tick(&mut self, watches: &Watches, now: Now) -> Vec<Happened> {
-        let mut happened = Vec::new();
+        let mut happened = self.look_at_canaries(watches, now);
         for (at, policy) in self.policies.iter_mut().enumerate() {
-            let canaries: Vec<&Watch> = policy
-                .canaries
-                .iter()
-                .filter_map(|key| watches.get(key))
-                .collect();
-            if !canaries.is_empty() {
-                for (vantage, doubt) in &mut policy.doubts {
-                    let fails = |watch: &&Watch| {
-                        let ballot = watch.ballot(vantage);
-                        let verdict = ballot.and_then(|ballot| ballot.record.tally.verdict);
-                        verdict.is_some_and(|verdict| !verdict.is_healthy())
-                    };
-                    let silent = canaries.iter().all(fails);
-                    let event = doubt.canaries(canaries.len(), silent, now);
-                    happened.extend(event.map(|event| (at, event)));
-                }
-            }
             let silent = policy.silent();
             let alone = policy.doubts.len() < 2;
             for (vantage, doubt) in &mut policy.doubts {
                 let event = doubt.tick(now, |doubt| {
                     !alone && another_agrees(doubt, vantage, &silent, watches)
                 });
+                happened.extend(event.map(|event| (at, event)));
+            }
+        }
+        happened
+    }
+
+    /// Which vantages reach none of their canaries.
+    fn look_at_canaries(&mut self, watches: &Watches, now: Now) -> Vec<Happened> {
+        let mut happened = Vec::new();
+        for (at, policy) in self.policies.iter_mut().enumerate() {
+            let canaries = policy.canaries.iter();
+            let canaries: Vec<&Watch> = canaries.filter_map(|key| watches.get(key)).collect();
+            if canaries.is_empty() {
+                continue;
+            }
+            for (vantage, doubt) in &mut policy.doubts {
+                let fails = |watch: &&Watch| {
+                    let ballot = watch.ballot(vantage);
+                    let verdict = ballot.and_then(|ballot| ballot.record.tally.verdict);
+                    verdict.is_some_and(|verdict| !verdict.is_healthy())
+                };
+                let silent = canaries.iter().all(fails);
+                let event = doubt.canaries(canaries.len(), silent, now);
                 happened.extend(event.map(|event| (at, event)));
             }
         }
@@ -289,12 +328,12 @@ fn is_guarded(service: &Service) -> bool {
     service.check.is_some() && service.backends.iter().any(|backend| backend.by.probers)
 }
 
-/// Whether a target speaks for an endpoint of a service of this policy.
-fn concerns(watch: &Watch, policy: usize, services: &Services) -> bool {
-    watch.places.iter().any(|place| {
-        let state = services.get(&place.service);
-        state.is_some_and(|state| state.policy == Some(policy))
-    })
+/// The policies of the services that a target speaks for, each once.
+fn policies_of(watch: &Watch, services: &Services) -> BTreeSet<usize> {
+    let places = watch.places.iter();
+    places
+        .filter_map(|place| services.get(&place.service)?.policy)
+        .collect()
 }
 
 /// Whether another vantage, which is no doubtful witness itself for want of its canaries, finds more than half of what

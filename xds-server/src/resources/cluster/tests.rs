@@ -7,7 +7,7 @@ use vitals_prober::check::{HealthCheck, HealthCheckSpec, Kind};
 use super::*;
 use crate::model::{
     Backend, EndpointGroup, Failover, GroupKind, Locality, Name, NamedCheck, ProbedBy,
-    UpstreamRoots, UpstreamTls,
+    UpstreamRoots, UpstreamTls, WhenAllUnhealthy,
 };
 
 fn service(protocol: Protocol) -> Service {

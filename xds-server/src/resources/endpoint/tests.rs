@@ -9,6 +9,7 @@ use super::*;
 use crate::health::{DetailedStatus, Pool, Routing, Rule};
 use crate::model::{
     Backend, EndpointGroup, GroupKind, Name, NamedCheck, ProbedBy, Protocol as ServiceProtocol,
+    WhenAllUnhealthy,
 };
 
 fn name(text: &str) -> Name {
@@ -110,6 +111,39 @@ fn h2_the_active_pool_is_priority_0_and_the_other_1() {
         priorities(&view(Failover, false, endpoints), &[]),
         [(0, vec![3]), (1, vec![1, 2])]
     );
+}
+
+#[test]
+fn s6_h6_draining_endpoints_are_not_published_where_envoy_would_panic_over_them_alone() {
+    let mut weightless = endpoint(2, "a", Primary, Draining);
+    weightless.weight = None;
+    let drained = view(
+        Primary,
+        false,
+        vec![endpoint(1, "a", Primary, Draining), weightless],
+    );
+    let published = |service: &Service, view: &ServiceView| {
+        let message = decoded(&assignment(service, view, &[]));
+        let endpoints = message.endpoints.iter().map(|l| l.lb_endpoints.len());
+        endpoints.sum::<usize>()
+    };
+    let mut shop = service(None, ProbedBy::PROBERS);
+    assert_eq!(published(&shop, &drained), 2, "FAIL_CLOSED never panics");
+    shop.when_all_unhealthy = WhenAllUnhealthy::FailOpen;
+    assert_eq!(published(&shop, &drained), 0);
+    let mut one_left = drained.clone();
+    let healthy = endpoint(3, "a", Primary, Healthy);
+    one_left.endpoints.push(Arc::new(healthy));
+    assert_eq!(published(&shop, &one_left), 3);
+    // H3: with failover backends theirs is the word.
+    for (drop_traffic_if_unhealthy, count) in [(true, 2), (false, 0)] {
+        shop.failover = Some(crate::model::Failover {
+            ratio: 0.0,
+            failback_ratio: 0.0,
+            drop_traffic_if_unhealthy,
+        });
+        assert_eq!(published(&shop, &drained), count);
+    }
 }
 
 #[test]

@@ -221,6 +221,99 @@ fn v5_s7_a_restart_while_it_abstains_changes_no_status() {
 }
 
 #[test]
+fn v5_s7_a_restart_while_it_abstains_for_less_than_max_share_changes_no_status_either() {
+    let mut bench = bench();
+    bench.all(EMBEDDED_VANTAGE, 0..20, Timeout);
+    // Seven of twenty are still turned: over half of maxShare, so it still abstains.
+    bench.all(EMBEDDED_VANTAGE, 7..20, Pass);
+    assert_eq!(
+        (bench.healthy(), bench.view("shop").abstaining.len()),
+        (20, 1)
+    );
+    let mut again = bench.restart(&twenty());
+    assert_eq!((again.healthy(), again.transitions()), (20, vec![]));
+    assert_eq!(again.view("shop").abstaining.len(), 1);
+    again.all(EMBEDDED_VANTAGE, 0..3, Pass);
+    assert_eq!(
+        again.healthy(),
+        16,
+        "it is believed from below half of maxShare on"
+    );
+}
+
+#[test]
+fn v5_s7_a_restart_while_its_canaries_are_silent_changes_no_status() {
+    let canary = |service: &mut Service| {
+        service.guard.canaries = vec!["127.0.9.1:1".parse().unwrap()];
+    };
+    let mut bench = edited(canary);
+    bench.probe("127.0.9.1:1", Timeout);
+    bench.pass_time(1);
+    bench.all(EMBEDDED_VANTAGE, 0..3, Timeout);
+    assert_eq!(
+        (bench.healthy(), bench.view("shop").abstaining.len()),
+        (20, 1)
+    );
+    let again = bench.restart(&twenty());
+    assert_eq!((again.healthy(), again.transitions()), (20, vec![]));
+    assert_eq!(again.view("shop").abstaining.len(), 1);
+}
+
+#[test]
+fn v5_a_policy_that_is_edited_while_it_abstains_changes_no_status() {
+    let mut bench = bench();
+    bench.all(EMBEDDED_VANTAGE, 0..20, Timeout);
+    bench.all(EMBEDDED_VANTAGE, 7..20, Pass);
+    bench.edit = |service| service.guard.max_hold = Duration::from_secs(60);
+    bench.load(&twenty());
+    assert_eq!((bench.healthy(), bench.transitions()), (20, vec![]));
+    assert_eq!(bench.view("shop").abstaining.len(), 1);
+}
+
+#[test]
+fn v5_v8_a_check_that_is_edited_while_it_abstains_takes_nobody_out_of_rotation() {
+    let mut bench = bench();
+    bench.all(EMBEDDED_VANTAGE, 0..20, Timeout);
+    let text = twenty().replace("type: HTTP", "type: TCP");
+    bench.load(&text);
+    assert_eq!((bench.healthy(), bench.transitions()), (20, vec![]));
+    bench.all(EMBEDDED_VANTAGE, 0..20, Timeout);
+    assert_eq!(bench.healthy(), 20);
+}
+
+#[test]
+fn v5_a_reload_with_a_policy_for_each_service_is_linear() {
+    // Each of 2,000 services has a guard of its own, and each 20 endpoints.
+    const SERVICES: u32 = 2_000;
+    let one = fleet(20);
+    let shop = &one.services["shop"];
+    let mut model = Model::default();
+    for n in 0..SERVICES {
+        let mut service = Service::clone(shop);
+        service.name = Name::new(&format!("s{n}")).unwrap();
+        service.guard.max_hold = Duration::from_millis(1_000 + u64::from(n));
+        for (at, backend) in (0..).zip(&mut service.backends) {
+            let group = Arc::make_mut(&mut backend.group);
+            for (host, endpoint) in (0..).zip(&mut group.endpoints) {
+                let address = 0x0a00_0000 + n * 64 + at * 32 + host;
+                endpoint.address = (std::net::Ipv4Addr::from(address), 80).into();
+            }
+        }
+        model
+            .services
+            .insert(service.name.clone(), Arc::new(service));
+    }
+    let mut bench = Bench::new("fleets: [{ name: edge }]");
+    let start = clock::now();
+    bench.load_model(&model);
+    let first = start.elapsed();
+    let start = clock::now();
+    bench.load_model(&model);
+    let (again, limit) = (start.elapsed(), Duration::from_secs(8));
+    assert!(first < limit && again < limit, "{first:?} {again:?}");
+}
+
+#[test]
 fn v5_a_vantage_that_comes_anew_and_finds_all_down_is_doubted_too() {
     let mut bench = bench();
     let vantages: Arc<[Arc<str>]> = [Arc::from(EMBEDDED_VANTAGE), Arc::from("new")].into();

@@ -116,6 +116,22 @@ fn h2_the_active_pool_survives_restarts_and_reloads() {
 }
 
 #[test]
+fn h2_a_service_that_is_removed_and_comes_again_starts_with_its_primaries_also_after_a_restart() {
+    let mut bench = bench();
+    bench.down(B);
+    assert_eq!(bench.routing(), FAILOVER);
+    bench.load("fleets: [{ name: edge }]");
+    assert!(bench.stored.services.is_empty() && bench.stored.endpoints.is_empty());
+    bench.load(&pools(&[EA, EB]));
+    for address in [A, B, C] {
+        bench.probe(address, Pass);
+    }
+    assert_eq!(bench.routing(), PRIMARY);
+    let again = bench.restart(&pools(&[EA, EB]));
+    assert_eq!((again.routing(), again.update.rerouted), (PRIMARY, vec![]));
+}
+
+#[test]
 fn h2_draining_and_weightless_primaries_are_not_counted() {
     let mut bench = bench();
     let draining = "{ address: 127.0.0.12, port: 80, state: DRAINING }";
