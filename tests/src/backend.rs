@@ -2,29 +2,34 @@
 //!
 //! In: an address and, later, changes of [`Mode`]. Out: answers that name the backend, counts of requests, and the time of
 //! each probe. A request for [`PROBE_PATH`] is a probe; everything else is traffic and is answered with 200 in every mode
-//! but `TrafficStatus`, `Silent` and `Closed`.
+//! but `TrafficStatus`, `Silent` and `Closed`; one for [`STREAM_PATH`] with a body that never ends.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, Version, header};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, interval};
 
 /// What the checks of the scenarios ask for.
 pub const PROBE_PATH: &str = "/healthz";
+
+/// Traffic whose answer goes on and on: a line with the backend's name, ten times a second.
+pub const STREAM_PATH: &str = "/stream";
 
 /// All backends of a test run live here.
 pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
@@ -176,10 +181,29 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
+/// A line at a time, for ever.
+struct Lines {
+    line: Bytes,
+    tick: Interval,
+}
+
+impl Body for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        ready!(self.tick.poll_tick(context));
+        Poll::Ready(Some(Ok(Frame::data(self.line.clone()))))
+    }
+}
+
 async fn answer(
     request: Request<Incoming>,
     shared: Arc<Shared>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+) -> Result<Response<Either<Full<Bytes>, Lines>>, Infallible> {
     let probe = request.uri().path() == PROBE_PATH;
     let authority = request.uri().authority().map(ToString::to_string);
     let host = request.headers().get(header::HOST);
@@ -200,9 +224,16 @@ async fn answer(
         Mode::TrafficStatus(status) if !probe => status,
         Mode::Healthy | Mode::ProbeStatus(_) | Mode::TrafficStatus(_) | Mode::Closed => 200,
     };
+    let body = match request.uri().path() {
+        STREAM_PATH => Either::Right(Lines {
+            line: format!("{}\n", shared.name).into(),
+            tick: interval(Duration::from_millis(100)),
+        }),
+        _ => Either::Left(Full::new(Bytes::from(shared.name.clone()))),
+    };
     let response = Response::builder()
         .status(status)
-        .body(Full::new(Bytes::from(shared.name.clone())))
+        .body(body)
         .expect("a status and a body make a response");
     Ok(response)
 }

@@ -78,6 +78,23 @@ impl Config {
         self.endpoints().remove(n);
     }
 
+    /// Adds a group of endpoints.
+    pub fn add_group(&mut self, name: &str, endpoints: &[SocketAddr]) {
+        let endpoints: Vec<Value> = endpoints.iter().copied().map(endpoint).collect();
+        self.push(
+            "endpointGroups",
+            json!({ "name": name, "type": "NON_GCP_PRIVATE_IP_PORT", "endpoints": endpoints }),
+        );
+    }
+
+    /// Gives the service `shop` failover backends, the group `dc2`, and says by `failover` when they take over.
+    pub fn fail_over_to(&mut self, endpoints: &[SocketAddr], failover: Value) {
+        self.add_group("dc2", endpoints);
+        self.service()["backends"] =
+            json!([{ "group": "dc1" }, { "group": "dc2", "failover": true }]);
+        self.service()["failover"] = failover;
+    }
+
     /// Appends to one of the top-level lists.
     pub fn push(&mut self, list: &str, item: Value) {
         self.0[list].as_array_mut().expect("a list").push(item);

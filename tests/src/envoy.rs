@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::http_client::{Reply, get};
 use crate::process::Process;
 use crate::tools;
-use crate::wait::{SOON, eventually};
+use crate::wait::{SOON, eventually, pause};
 
 /// The flag of a host that EDS calls UNHEALTHY or TIMEOUT.
 pub const FAILED: &str = "/failed_eds_health";
@@ -79,15 +80,58 @@ impl Envoy {
 
     /// The hosts of a cluster with their health flags.
     pub fn hosts(&self, cluster: &str) -> Result<BTreeMap<String, String>, String> {
-        let prefix = format!("{cluster}::");
+        self.facts(cluster, "health_flags")
+    }
+
+    /// The hosts of a cluster with the priority of each: 0 takes traffic while it has a healthy host.
+    pub fn priorities(&self, cluster: &str) -> Result<BTreeMap<String, String>, String> {
+        self.facts(cluster, "priority")
+    }
+
+    /// One of the facts that `/clusters` has of each host.
+    fn facts(&self, cluster: &str, fact: &str) -> Result<BTreeMap<String, String>, String> {
+        let (prefix, infix) = (format!("{cluster}::"), format!("::{fact}::"));
         let page = self.admin("/clusters")?.body;
         Ok(page
             .lines()
             .filter_map(|line| {
-                let (host, flags) = line.strip_prefix(&prefix)?.split_once("::health_flags::")?;
-                Some((host.to_owned(), flags.to_owned()))
+                let (host, value) = line.strip_prefix(&prefix)?.split_once(&infix)?;
+                Some((host.to_owned(), value.to_owned()))
             })
             .collect())
+    }
+
+    /// Looks at the hosts of a cluster all the time while `act` runs; returns what was ever wrong.
+    pub fn watch(
+        &self,
+        cluster: &str,
+        wrong: impl Fn(&BTreeMap<String, String>) -> bool + Sync,
+        act: impl FnOnce(),
+    ) -> Vec<String> {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            // Ends when `act` is done.
+            let watcher = threads.spawn(|| {
+                let mut seen = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    match self.hosts(cluster) {
+                        Ok(hosts) if wrong(&hosts) => seen.push(format!("{hosts:?}")),
+                        Ok(_) => {}
+                        Err(error) => seen.push(error),
+                    }
+                    pause(Duration::from_millis(10));
+                }
+                seen
+            });
+            // The watcher must end even when `act` panics, or the scope would wait for ever.
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+            stop.store(true, Ordering::Relaxed);
+            let seen = watcher.join().expect("the watcher does not panic");
+            if let Err(panic) = result {
+                std::panic::resume_unwind(panic);
+            }
+            seen
+        })
     }
 
     /// Waits until a host of a cluster has these flags.

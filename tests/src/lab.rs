@@ -2,6 +2,7 @@
 //!
 //! [`Scene`] is the stage (addresses, folder, turn); [`Lab`] is a stage with everybody on it.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -139,6 +140,37 @@ impl Scene {
                 }
             })
             .collect()
+    }
+
+    /// Sends `count` requests that must all be answered with 200; returns how many of them each backend got.
+    pub fn counted(
+        &self,
+        count: usize,
+        backends: &[impl Borrow<Backend>],
+    ) -> Result<Vec<u64>, String> {
+        let seen = || backends.iter().map(|b| b.borrow().requests());
+        let before: Vec<u64> = seen().collect();
+        self.reached(count)?;
+        Ok(seen()
+            .zip(before)
+            .map(|(now, before)| now - before)
+            .collect())
+    }
+
+    /// Waits until requests through Envoy are answered with this status.
+    #[track_caller]
+    pub fn wait_for_answer(&self, status: u16) -> Reply {
+        eventually(
+            SOON,
+            &format!("a request is answered with {status}"),
+            || {
+                let reply = self.get("/")?;
+                match reply.status == status {
+                    true => Ok(reply),
+                    false => Err(format!("{reply:?}")),
+                }
+            },
+        )
     }
 
     /// Starts a constant stream of requests through Envoy.

@@ -2,7 +2,7 @@
 //!
 //! In: the binaries that `cargo xtask test` built or brought (see [`tools`]). Out: one module per actor that a scenario
 //! puts on stage: [`backend`], [`vitals`], [`envoy`], [`xds`] (a scripted gRPC client), [`load`] (somebody who sends
-//! requests all the time), [`request`] (one request with every detail), [`servers`] of others, [`hostile`] ones, also
+//! requests all the time), [`request`] (one request with every detail), [`open`] (what stays open), [`servers`] of others, [`hostile`] ones, also
 //! inside TLS ([`hostile_tls`]), [`probe`] (`vitals probe`), and [`lab`], which sets the usual
 //! scene. [`wait`] is how a scenario waits.
 //!
@@ -27,6 +27,7 @@ pub mod http_client;
 pub mod lab;
 pub mod load;
 pub mod net;
+pub mod open;
 pub mod probe;
 pub mod process;
 pub mod request;

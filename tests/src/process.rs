@@ -96,6 +96,13 @@ impl Process {
         kib / 1024
     }
 
+    /// Stops it for so long, as a machine does that is suspended.
+    pub fn suspend(&self, period: Duration) {
+        kill_process(self.pid(), Signal::STOP).expect("the process is there");
+        pause(period);
+        kill_process(self.pid(), Signal::CONT).expect("the process is there");
+    }
+
     /// How many descriptors it has open.
     #[must_use]
     pub fn descriptors(&self) -> usize {

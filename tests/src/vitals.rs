@@ -171,6 +171,45 @@ impl Vitals {
         )
     }
 
+    /// What `vitals status` prints.
+    pub fn status(&self) -> Result<String, String> {
+        let output = vitals(&["status", "--admin", &self.admin()]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        match output.status.success() {
+            true => Ok(text),
+            false => Err(format!("{output:?}")),
+        }
+    }
+
+    /// Waits until a line of `vitals status` begins with this service and holds all of these words; returns it.
+    #[track_caller]
+    pub fn wait_for_line(&self, service: &str, words: &[&str]) -> String {
+        eventually(
+            SOON,
+            &format!("`vitals status` has a line of {service} with {words:?}"),
+            || {
+                let text = self.status()?;
+                let line = text.lines().find(|line| {
+                    line.split_whitespace().next() == Some(service)
+                        && words.iter().all(|word| line.contains(word))
+                });
+                line.map(str::to_owned).ok_or(text)
+            },
+        )
+    }
+
+    /// Waits until a line of the log holds all of these words; returns it.
+    #[track_caller]
+    pub fn wait_for_log(&self, words: &[&str]) -> String {
+        eventually(SOON, &format!("the log has {words:?}"), || {
+            let log = self.log();
+            let line = log
+                .lines()
+                .find(|line| words.iter().all(|word| line.contains(word)));
+            line.map(str::to_owned).ok_or(log)
+        })
+    }
+
     /// The entry of `/v1/clients` for a node.
     pub fn client(&self, node_id: &str) -> Result<Value, String> {
         let list = self.json("/v1/clients")?;

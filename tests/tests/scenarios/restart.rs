@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use vitals_tests::backend::Mode;
-use vitals_tests::envoy::{Envoy, FAILED, HEALTHY};
+use vitals_tests::envoy::{FAILED, HEALTHY};
 use vitals_tests::lab::{Lab, NODE, Scene};
 use vitals_tests::wait::{SOON, eventually, holds, pause};
 use vitals_tests::{Transport, on_both_transports};
@@ -15,38 +15,6 @@ on_both_transports!(
     a_backend_that_died_meanwhile_is_found,
     killed_ten_times_while_an_endpoint_flaps,
 );
-
-/// Looks at Envoy's hosts all the time while `act` runs; returns what was ever wrong.
-fn watch(
-    envoy: &Envoy,
-    wrong: impl Fn(&std::collections::BTreeMap<String, String>) -> bool + Sync,
-    act: impl FnOnce(),
-) -> Vec<String> {
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|threads| {
-        // Ends when `act` is done.
-        let watcher = threads.spawn(|| {
-            let mut seen = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
-                match envoy.hosts("shop") {
-                    Ok(hosts) if wrong(&hosts) => seen.push(format!("{hosts:?}")),
-                    Ok(_) => {}
-                    Err(error) => seen.push(error),
-                }
-                pause(Duration::from_millis(10));
-            }
-            seen
-        });
-        // The watcher must end even when `act` panics, or the scope would wait for ever.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
-        stop.store(true, Ordering::Relaxed);
-        let seen = watcher.join().expect("the watcher does not panic");
-        if let Err(panic) = result {
-            std::panic::resume_unwind(panic);
-        }
-        seen
-    })
-}
 
 fn killed_and_restarted_it_goes_on_from_the_store(transport: Transport) {
     let mut lab = Lab::start(transport, 3);
@@ -75,8 +43,8 @@ fn killed_and_restarted_it_goes_on_from_the_store(transport: Transport) {
     let updates = counters();
     let load = lab.scene.load();
     let vitals = &mut lab.vitals;
-    let wrong = watch(
-        &lab.envoy,
+    let wrong = lab.envoy.watch(
+        "shop",
         |hosts| {
             let flags: Vec<_> = names
                 .iter()
