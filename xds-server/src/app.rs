@@ -39,8 +39,8 @@ use crate::health::HealthView;
 use crate::health::registry::{EMBEDDED_VANTAGE, Records, Registry};
 use crate::metrics::Metrics;
 use crate::model::Model;
-use crate::publish::{self, Outputs, Publisher};
-use crate::snapshot::Snapshot;
+use crate::publish::{self, Outputs, Publisher, Taken};
+use crate::snapshot::{ResourceType, Snapshot};
 use crate::store::{OpenError, Store};
 
 /// Bad arguments or configuration (sysexits.h, EX_USAGE).
@@ -125,11 +125,16 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
     let (snapshots, snapshots_out) = watch::channel(Arc::new(Snapshot::default()));
     let (health, health_out) = watch::channel(Arc::new(HealthView::default()));
     let (reload, reload_out) = watch::channel(Reload::default());
+    let clients = Arc::new(Clients::default());
+    let connected = Arc::clone(&clients);
     let publisher = Publisher {
         registry: Registry::new(records),
         engine: probes,
         store,
         metrics: Arc::clone(&metrics),
+        taken: Taken(Box::new(move |fleet, version| {
+            connected.have_taken(fleet, ResourceType::Cluster, version)
+        })),
     };
     // Ends when `models` is dropped, which the config task does at the stop.
     let mut publisher = tokio::spawn(publish::run(
@@ -160,7 +165,6 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
         stopping.clone(),
     ));
 
-    let clients = Arc::new(Clients::default());
     let api = Admin {
         health: health_out,
         snapshots: snapshots_out.clone(),

@@ -16,8 +16,10 @@
 mod assemble;
 mod journal;
 mod rendering;
+mod warming;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,6 +62,20 @@ pub struct Publisher {
     pub store: Option<Store>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// How far the Envoys have come.
+    pub taken: Taken,
+}
+
+/// Says whether all connected Envoys of a fleet have taken this version of its clusters.
+pub struct Taken(pub Box<TakenBy>);
+
+/// Asked with the fleet and the version.
+pub type TakenBy = dyn Fn(&Name, &str) -> bool + Send + Sync;
+
+impl fmt::Debug for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Taken")
+    }
 }
 
 /// Where the publisher's work is read.
@@ -91,7 +107,10 @@ pub async fn run(
         // While something waits to go out, what time brings waits with it.
         let wake_at = match caused_at {
             Some(_) => Some(may_publish_at),
-            None => publisher.registry.next_deadline(),
+            None => {
+                let deadline = publisher.registry.next_deadline();
+                deadline.into_iter().chain(rendering.next_look()).min()
+            }
         };
         let wake_at = wake_at.map(tokio::time::Instant::from_std);
         // Not biased: a flood of reports must not keep a reload or a deadline waiting.
@@ -117,9 +136,12 @@ pub async fn run(
                 publisher.registry.tick(now());
                 publisher.metrics.set_engine_faults(publisher.engine.faults());
             }
-            () = sleep_until(wake_at) => publisher.registry.expire(now()),
+            () = sleep_until(wake_at) => {
+                publisher.registry.expire(now());
+                rendering.look_at_warming(clock::now(), &publisher.taken.0);
+            }
         }
-        if !publisher.registry.is_touched() && !rendering.model_is_new() {
+        if !publisher.registry.is_touched() && !rendering.is_touched() {
             continue;
         }
         let moment = clock::now();
@@ -198,7 +220,7 @@ fn publish(
         .metrics
         .set_guards(publisher.registry.abstaining());
     if rendering.render(&update.services, &view) {
-        match rendering.assemble() {
+        match rendering.assemble(clock::now()) {
             Ok(fleets) => drop(
                 outputs
                     .snapshots

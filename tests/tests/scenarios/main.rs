@@ -39,4 +39,5 @@ mod store;
 mod traffic;
 mod unhealthy_code;
 mod upstream_tls;
+mod warming;
 mod xds_protocol;

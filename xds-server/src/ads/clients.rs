@@ -80,6 +80,21 @@ impl Clients {
         })
     }
 
+    /// Whether all connected clients of a fleet have answered this version of a type, or do not want the type.
+    #[must_use]
+    pub fn have_taken(&self, fleet: &Name, kind: ResourceType, version: &str) -> bool {
+        let has = |status: &SubscriptionStatus| {
+            let refused = status.nack.as_ref().map(|nack| &nack.version);
+            let answered = status.acked_version.iter().chain(refused);
+            answered.into_iter().any(|answered| **answered == *version)
+        };
+        self.with(|rows| {
+            rows.values()
+                .filter(|client| client.fleet.as_ref() == Some(fleet))
+                .all(|client| client.types.get(&kind).is_none_or(has))
+        })
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<u64, Client>) -> T) -> T {
         work(&mut self.rows.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -3,7 +3,8 @@
 //! In: what was rendered, and what the fleet was served before. Out: a [`FleetSnapshot`]. A service whose load
 //! assignment is held (design 5.3) warms in the Envoy. A listener or a route that leads to it would fail requests
 //! meanwhile, so it stays as it was, together with what it refers to; one that is new is held too, and while it is, no
-//! listener leaves, because the new one may be an old one under another name.
+//! listener leaves, because the new one may be an old one under another name. The same goes for a service that Envoys check
+//! first: its endpoints are published, but the cluster warms until they have been checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,22 +26,29 @@ pub(super) type RegionOrder = Vec<Arc<str>>;
 
 type Id = (ResourceType, Arc<str>);
 
-/// The snapshot of a fleet. `before` is what it was served last.
+/// The snapshot of a fleet. `warming` are the services that its Envoys still check for the first time; `before` is what
+/// it was served last.
 pub(super) fn assemble<'a>(
     fleet: &Fleet,
     services: impl Iterator<Item = &'a Rendered>,
+    warming: impl Fn(&str) -> bool,
     listeners: &[Arc<Resource>],
     before: Option<&FleetSnapshot>,
 ) -> Result<FleetSnapshot, DanglingReference> {
     let mut there: BTreeMap<Id, Arc<Resource>> = BTreeMap::new();
     let mut held: BTreeSet<Id> = BTreeSet::new();
     let mut add = |resource: &Arc<Resource>| drop(there.insert(id(resource), Arc::clone(resource)));
-    // The clusters whose load assignment is held, then whatever leads to one.
+    // The clusters that cannot serve yet, then whatever leads to one.
     let mut closed: BTreeSet<Id> = BTreeSet::new();
     for service in services {
         add(&service.cluster);
         match service.assignments.get(&fleet.region_order) {
-            Some(assignment) if !service.held => add(assignment),
+            Some(assignment) if !service.held => {
+                add(assignment);
+                if warming(service.cluster.name()) {
+                    closed.insert(id(&service.cluster));
+                }
+            }
             Some(_) | None => {
                 let name = Arc::clone(service.cluster.name());
                 held.insert((ResourceType::ClusterLoadAssignment, name));
@@ -183,7 +191,7 @@ mod tests {
             listeners: Vec::new(),
             region_order: Vec::new(),
         };
-        assemble(&fleet, services.iter(), listeners, before).unwrap()
+        assemble(&fleet, services.iter(), |_| false, listeners, before).unwrap()
     }
 
     fn names(fleet: &FleetSnapshot, kind: ResourceType) -> Vec<&str> {

@@ -1,18 +1,20 @@
 //! What is rendered, and when: clusters, listeners and routes with a model, load assignments with every change of health.
 //!
-//! In: models, health views. Out: per fleet what it is served now. What did not change is not encoded again, and fleets
-//! share what is the same for them.
+//! In: models, health views, what Envoys have taken. Out: per fleet what it is served now. What did not change is not
+//! encoded again, and fleets share what is the same for them.
 //!
 //! Not here: what a resource says (`resources`), and what of it a fleet may see yet (`assemble`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::assemble::{RegionOrder, Rendered, assemble};
+use super::warming::Warming;
 use crate::health::HealthView;
 use crate::model::{Fleet, ListenerKind, Model, Name};
 use crate::resources;
-use crate::snapshot::{DanglingReference, FleetSnapshot, Resource};
+use crate::snapshot::{DanglingReference, FleetSnapshot, Resource, ResourceType};
 
 /// What was rendered last.
 #[derive(Debug, Default)]
@@ -25,6 +27,9 @@ pub(super) struct Rendering {
     listeners: BTreeMap<Name, Vec<Arc<Resource>>>,
     /// What the fleets were served last.
     fleets: Vec<Arc<FleetSnapshot>>,
+    warming: Warming,
+    /// Whether something has become warm that is not served yet.
+    something_is_warm: bool,
     model_is_new: bool,
 }
 
@@ -37,6 +42,27 @@ impl Rendering {
     /// Whether the model has not been served yet.
     pub(super) fn model_is_new(&self) -> bool {
         self.model_is_new
+    }
+
+    /// Whether there is something to serve that does not come from health.
+    pub(super) fn is_touched(&self) -> bool {
+        self.model_is_new || self.something_is_warm
+    }
+
+    /// When [`Self::look_at_warming`] is to be called; `None`: nothing warms.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        self.warming.next_look()
+    }
+
+    /// Looks which clusters have become warm. `taken`: whether all connected Envoys of a fleet have taken this version of its
+    /// clusters.
+    pub(super) fn look_at_warming(&mut self, now: Instant, taken: impl Fn(&Name, &str) -> bool) {
+        let fleets = &self.fleets;
+        let taken = |name: &Name| {
+            let served = fleets.iter().find(|fleet| fleet.name() == name);
+            served.is_none_or(|fleet| taken(name, fleet.of_type(ResourceType::Cluster).version()))
+        };
+        self.something_is_warm |= self.warming.end(now, taken);
     }
 
     /// Takes a model. Clusters, listeners and routes depend on it alone; load assignments follow with the next `render`,
@@ -83,6 +109,7 @@ impl Rendering {
     /// Renders the load assignments of these services. Says whether a stream can see any difference.
     pub(super) fn render(&mut self, services: &BTreeSet<Name>, view: &HealthView) -> bool {
         let mut changed = std::mem::take(&mut self.model_is_new);
+        changed |= std::mem::take(&mut self.something_is_warm);
         for name in services {
             let (Some(rendered), Some(service), Some(view)) = (
                 self.rendered.get_mut(name),
@@ -113,7 +140,26 @@ impl Rendering {
     ///
     /// # Errors
     /// When what was rendered contradicts itself; a defect of ours.
-    pub(super) fn assemble(&mut self) -> Result<Vec<Arc<FleetSnapshot>>, DanglingReference> {
+    pub(super) fn assemble(
+        &mut self,
+        now: Instant,
+    ) -> Result<Vec<Arc<FleetSnapshot>>, DanglingReference> {
+        self.warming.keep(&self.model);
+        for fleet in &self.model.fleets {
+            let Some(before) = self.fleets.iter().find(|old| *old.name() == fleet.name) else {
+                continue;
+            };
+            let before = before.of_type(ResourceType::ClusterLoadAssignment);
+            for name in &fleet.services {
+                let is_new = !before.resources().contains_key(name.as_str());
+                if is_new
+                    && self.rendered.get(name).is_some_and(|new| !new.held)
+                    && let Some(service) = self.model.services.get(name)
+                {
+                    self.warming.begin(fleet, service, now);
+                }
+            }
+        }
         let assemble = |fleet: &Arc<Fleet>| {
             let before = self
                 .fleets
@@ -127,7 +173,8 @@ impl Rendering {
                 .services
                 .iter()
                 .filter_map(|name| self.rendered.get(name));
-            assemble(fleet, services, listeners, before.map(Arc::as_ref)).map(Arc::new)
+            let warming = |service: &str| self.warming.contains(&fleet.name, service);
+            assemble(fleet, services, warming, listeners, before.map(Arc::as_ref)).map(Arc::new)
         };
         let fleets: Vec<_> = self
             .model
@@ -145,7 +192,6 @@ mod tests {
     use super::*;
     use crate::health::ServiceView;
     use crate::model::{NodeMatcher, Protocol, Service};
-    use crate::snapshot::ResourceType;
 
     fn name(text: &str) -> Name {
         Name::new(text).unwrap()
@@ -179,7 +225,7 @@ mod tests {
             !rendering.render(&[name("shop")].into(), &view),
             "nothing new"
         );
-        let fleets = rendering.assemble().unwrap();
+        let fleets = rendering.assemble(vitals_prober::clock::now()).unwrap();
         let assignment = |fleet: &Arc<FleetSnapshot>| {
             let of_type = fleet.of_type(ResourceType::ClusterLoadAssignment);
             Arc::clone(of_type.resources().get("shop").unwrap())
