@@ -39,121 +39,18 @@
 //! believed and forgotten, and canaries that are still silent are disregarded until one has answered. So a doubt does
 //! not start again on what has ended it.
 
+mod event;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use vitals_prober::target::StateKey;
 
+pub use self::event::{Abstention, Cause, End, Event};
 use super::Now;
 use super::quorum::share_of;
-use super::rule::rfc3339;
 use crate::model::{Guard, Name};
-
-/// That a vantage abstains, since when and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Abstention {
-    /// Who.
-    pub vantage: Arc<str>,
-    /// Since when.
-    pub since: SystemTime,
-    /// Why.
-    pub cause: Cause,
-    /// Turns within this time are undone.
-    pub undone: (Instant, Instant),
-}
-
-impl Abstention {
-    /// Whether a turn at this time is undone.
-    #[must_use]
-    pub fn undoes(&self, at: Instant) -> bool {
-        let (from, until) = self.undone;
-        (from..=until).contains(&at)
-    }
-}
-
-/// Why a vantage is doubted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// It turned too many endpoints.
-    Turned {
-        /// How many turned.
-        turned: usize,
-        /// Of how many.
-        of: usize,
-        /// In how many groups.
-        groups: usize,
-        /// Within which time.
-        window: Duration,
-    },
-    /// None of its canaries answers.
-    Canaries {
-        /// How many there are.
-        of: usize,
-    },
-}
-
-impl fmt::Display for Abstention {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = rfc3339(self.since);
-        write!(f, "{} abstains since {since}, ", self.vantage)?;
-        match self.cause {
-            Cause::Turned {
-                turned,
-                of,
-                groups,
-                window,
-            } => write!(
-                f,
-                "it turned {turned} of {of} endpoints in {groups} groups from healthy within {} s",
-                window.as_secs_f64()
-            ),
-            Cause::Canaries { of: 1 } => f.write_str("its canary does not answer"),
-            Cause::Canaries { of } => write!(f, "none of its {of} canaries answers"),
-        }
-    }
-}
-
-/// Why a vantage is trusted again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The share of turned endpoints is below half of `maxShare`, and a canary answers if there are any.
-    Recovered {
-        /// So many are still turned.
-        turned: usize,
-        /// Of so many.
-        of: usize,
-    },
-    /// Another vantage finds most of the turned endpoints unhealthy too.
-    Agreed,
-    /// `maxHold` is over.
-    HoldOver,
-    /// The vantage withdrew, or no guard watches it any more.
-    Gone,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Recovered { turned, of } => {
-                write!(f, "only {turned} of {of} endpoints are still turned")
-            }
-            Self::Agreed => f.write_str("another vantage agrees"),
-            Self::HoldOver => f.write_str("maxHold is over"),
-            Self::Gone => f.write_str("it withdrew, or its guard was switched off or changed"),
-        }
-    }
-}
-
-/// A vantage starts or ends to abstain: one event each.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// It abstains from now on.
-    Started(Arc<Abstention>),
-    /// It is trusted again.
-    Ended(Arc<Abstention>, End),
-}
 
 /// An endpoint's turn from healthy.
 #[derive(Clone, Debug)]

@@ -1,5 +1,7 @@
 //! Doubt driven by hand: turns, recoveries and time made up.
 
+use std::time::SystemTime;
+
 use proptest::prelude::*;
 use vitals_prober::clock;
 

@@ -1,7 +1,8 @@
 //! One service's view out of its state and its votes: what is decided for each endpoint, and what is held.
 //!
 //! In: the service's state, the votes by state key, the time, and which endpoints something has happened to. Out: the new
-//! view (kept in the state), transitions, changes for the store. Pure but for the state that it is given.
+//! view (kept in the state), transitions, changes for the store. Pure but for the state that it is given. How each
+//! endpoint's view comes about is `views`'s.
 //!
 //! ```text
 //! scope ─► judge each: votes → published, counts ─► of the service: held? in doubt? ─► view of each ─► transitions
@@ -10,8 +11,6 @@
 //!                                                       └─► which pool takes traffic ─► rerouting
 //! ```
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use vitals_prober::outcome::Times;
@@ -21,10 +20,7 @@ use vitals_prober::target::StateKey;
 use super::{Change, Counts, Member, Scope, ServiceRecord, ServiceState};
 use crate::health::failover::{self, Choice};
 use crate::health::guard::Abstention;
-use crate::health::{
-    DetailedStatus, EdsStatus, EndpointView, Now, Pool, Rerouting, Routing, Rule, ServiceView,
-    Transition, VoteView,
-};
+use crate::health::{Now, Pool, Rerouting, Routing, Rule, ServiceView, Transition, VoteView};
 use crate::model::{AdminState, Backend, Endpoint, Name, Service};
 
 /// What came of evaluating one service.
@@ -44,15 +40,15 @@ pub(super) struct Evaluation {
 }
 
 /// What the votes say of one endpoint, before the operator's word and the first-word rules.
-struct Judged<'m> {
-    member: usize,
-    backend: &'m Backend,
-    endpoint: &'m Endpoint,
-    key: Option<StateKey>,
-    verdict: Option<Verdict>,
-    rule: Rule,
-    votes: Box<[VoteView]>,
-    deciding: Option<usize>,
+pub(super) struct Judged<'m> {
+    pub(super) member: usize,
+    pub(super) backend: &'m Backend,
+    pub(super) endpoint: &'m Endpoint,
+    pub(super) key: Option<StateKey>,
+    pub(super) verdict: Option<Verdict>,
+    pub(super) rule: Rule,
+    pub(super) votes: Box<[VoteView]>,
+    pub(super) deciding: Option<usize>,
 }
 
 /// How a member counts: its pool, whether it is healthy, whether it was never judged.
@@ -223,84 +219,6 @@ impl ServiceState {
         held
     }
 
-    /// The views of all endpoints, made anew. The one before of each is found by its address: it may stand elsewhere now.
-    fn all_views(
-        &mut self,
-        judged: Vec<Judged<'_>>,
-        times: impl Fn(&StateKey, &str) -> Option<Times>,
-        now: Now,
-        evaluation: &mut Evaluation,
-    ) -> Vec<Arc<EndpointView>> {
-        evaluation.serves_otherwise = true;
-        let old = Arc::clone(&self.view);
-        let old: HashMap<SocketAddr, &EndpointView> = old
-            .endpoints
-            .iter()
-            .map(|old| (old.address, &**old))
-            .collect();
-        let mut views = Vec::with_capacity(judged.len() + self.leaving.len());
-        for judged in judged {
-            let (key, deciding) = (judged.key, judged.deciding);
-            let mut view = self.view_of(judged, now);
-            let times = |vantage: &str| times(&key?, vantage);
-            let old = old.get(&view.address).copied();
-            self.compare(old, &mut view, deciding, times, evaluation);
-            self.counts.pinned += usize::from(view.pinned.is_some());
-            views.push(Arc::new(view));
-        }
-        for (address, leaving) in &self.leaving {
-            let mut view = EndpointView {
-                group: Arc::clone(&leaving.group),
-                address: *address,
-                pool: leaving.pool,
-                by: leaving.by,
-                probe_address: leaving.probe_address,
-                weight: leaving.weight,
-                status: Some(EdsStatus::Draining),
-                detailed: DetailedStatus::Draining,
-                reason: None,
-                since: now.wall,
-                rule: Rule::Removed,
-                pinned: None,
-                votes: Box::default(),
-            };
-            let old = old.get(address).copied();
-            self.compare(old, &mut view, None, |_| None, evaluation);
-            views.push(Arc::new(view));
-        }
-        views
-    }
-
-    /// The views of these endpoints made anew, those of the others as they were.
-    fn some_views(
-        &mut self,
-        judged: Vec<Judged<'_>>,
-        times: impl Fn(&StateKey, &str) -> Option<Times>,
-        now: Now,
-        evaluation: &mut Evaluation,
-    ) -> Vec<Arc<EndpointView>> {
-        let mut views = self.view.endpoints.clone();
-        for judged in judged {
-            let (member, key, deciding) = (judged.member, judged.key, judged.deciding);
-            let Some(place) = views.get_mut(member) else {
-                continue;
-            };
-            let mut view = self.view_of(judged, now);
-            let times = |vantage: &str| times(&key?, vantage);
-            self.compare(Some(place), &mut view, deciding, times, evaluation);
-            evaluation.serves_otherwise |= view.status != place.status;
-            self.counts.pinned += usize::from(view.pinned.is_some());
-            self.counts.pinned -= usize::from(place.pinned.is_some());
-            *place = Arc::new(view);
-        }
-        let mut at = 0;
-        views.retain(|view| {
-            at += 1;
-            at <= self.members.len() || self.leaving.contains_key(&view.address)
-        });
-        views
-    }
-
     /// Forgets who has drained. Whether anybody has.
     fn end_drainings(&mut self, now: Now, evaluation: &mut Evaluation) -> bool {
         let name = &self.service.name;
@@ -359,121 +277,5 @@ impl ServiceState {
             votes,
             deciding,
         })
-    }
-
-    /// The operator's word first (semantics H1, S6), then the verdict, then the rules of the first word (design 5.3).
-    fn view_of(&self, judged: Judged<'_>, now: Now) -> EndpointView {
-        let Judged {
-            member,
-            backend,
-            endpoint,
-            verdict,
-            rule,
-            votes,
-            deciding: _,
-            key: _,
-        } = judged;
-        let weight = self.service.weight_of(backend, endpoint);
-        let member = self.members.get(member);
-        let published = member.and_then(|member| member.published.as_ref());
-        let (status, detailed, rule) = match (endpoint.state, weight, verdict) {
-            (AdminState::Stopped, ..) => (None, DetailedStatus::Stopped, Rule::AdminStopped),
-            (AdminState::Draining, ..) => (
-                Some(EdsStatus::Draining),
-                DetailedStatus::Draining,
-                Rule::AdminDraining,
-            ),
-            (AdminState::Active, None, _) => (
-                Some(EdsStatus::Draining),
-                DetailedStatus::Draining,
-                Rule::NoWeight,
-            ),
-            (AdminState::Active, Some(_), Some(_)) if rule == Rule::NoCheck => {
-                (Some(EdsStatus::Healthy), DetailedStatus::Disabled, rule)
-            }
-            (AdminState::Active, Some(_), Some(_)) if rule == Rule::EnvoysOnly => {
-                (Some(EdsStatus::Healthy), DetailedStatus::Unknown, rule)
-            }
-            (AdminState::Active, Some(_), Some(verdict)) => {
-                (Some(verdict.into()), verdict.into(), rule)
-            }
-            (AdminState::Active, Some(_), None) if self.others_first => (
-                Some(EdsStatus::Unhealthy),
-                DetailedStatus::Probing,
-                Rule::AwaitingFirstSuccess,
-            ),
-            (AdminState::Active, Some(_), None) => (
-                Some(EdsStatus::Healthy),
-                DetailedStatus::Probing,
-                Rule::BenefitOfDoubt,
-            ),
-        };
-        let by_verdict = verdict.is_some_and(|verdict| DetailedStatus::from(verdict) == detailed);
-        EndpointView {
-            group: Arc::clone(&backend.group),
-            address: endpoint.address,
-            pool: Pool::of(backend),
-            by: self.service.check.as_ref().map(|_| backend.by),
-            probe_address: self
-                .service
-                .check
-                .as_ref()
-                .map(|named| endpoint.probe_address(&named.check)),
-            weight,
-            status,
-            detailed,
-            reason: published
-                .filter(|_| by_verdict)
-                .and_then(|record| record.reason.clone()),
-            since: published
-                .filter(|_| by_verdict)
-                .map_or(now.wall, |record| record.since),
-            pinned: rule.is_pinned().then_some(now.wall),
-            rule,
-            votes,
-        }
-    }
-
-    /// Holds an endpoint's new view against the one before: keeps `since` where nothing changed, and names what did (S7).
-    /// An endpoint's first appearance is no transition, so neither is a restart.
-    fn compare(
-        &self,
-        before: Option<&EndpointView>,
-        view: &mut EndpointView,
-        deciding: Option<usize>,
-        times: impl FnOnce(&str) -> Option<Times>,
-        evaluation: &mut Evaluation,
-    ) {
-        let Some(before) = before else { return };
-        if view.pinned.is_some()
-            && let Some(pinned) = before.pinned
-        {
-            view.pinned = Some(pinned);
-            if let Rule::Pinned { since, .. } = &mut view.rule {
-                *since = pinned;
-            }
-        }
-        if before.detailed == view.detailed {
-            view.since = before.since;
-            return;
-        }
-        let by_verdict = |vote: &&VoteView| {
-            let verdict = vote.verdict.map(DetailedStatus::from);
-            verdict == Some(view.detailed)
-        };
-        let deciding = deciding
-            .and_then(|at| view.votes.get(at))
-            .filter(by_verdict);
-        evaluation.transitions.push(Transition {
-            service: self.service.name.clone(),
-            group: view.group.name.clone(),
-            address: view.address,
-            from: before.detailed,
-            to: view.detailed,
-            reason: deciding.and_then(|vote| vote.reason.clone()),
-            times: deciding.and_then(|vote| times(&vote.vantage)),
-            vantage: deciding.map(|vote| Arc::clone(&vote.vantage)),
-            rule: view.rule.clone(),
-        });
     }
 }

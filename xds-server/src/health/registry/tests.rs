@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use vitals_prober::clock;
-use vitals_prober::outcome::{Outcome, ProbeResult, ReasonCode, Times};
-use vitals_prober::tally::{Step, Tally};
+use vitals_prober::outcome::{Outcome, ProbeResult, Reason, ReasonCode, Times};
+use vitals_prober::tally::{Step, Tally, TallyState, Verdict};
 use vitals_prober::target::Target;
 
 use super::*;

@@ -535,6 +535,13 @@ proptest! {
                 }
             }
             prop_assert_eq!(bench.update.transitions.len(), changed);
+            // What was said before a restart is taken as fresh after it.
+            if step == 0 && after.endpoints.iter().all(|endpoint| endpoint.votes[0].fresh) {
+                let again = bench.restart(&twenty());
+                prop_assert_eq!(again.transitions(), vec![], "by a restart");
+                let same = after.endpoints.iter().zip(&again.view("shop").endpoints).all(|(a, b)| a.status == b.status);
+                prop_assert!(same, "{:?} {:?}", after.abstaining, again.view("shop").abstaining);
+            }
         }
     }
 }
