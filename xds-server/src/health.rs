@@ -328,3 +328,6 @@ pub struct Rerouting {
 pub fn freshness(interval: Duration) -> Duration {
     (interval * 3).max(Duration::from_secs(15))
 }
+
+#[cfg(test)]
+mod tests;
