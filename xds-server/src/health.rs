@@ -200,6 +200,26 @@ pub struct ServiceView {
     pub endpoints: Vec<Arc<EndpointView>>,
 }
 
+impl ServiceView {
+    /// The routing as Envoys follow it: where the first pool has no healthy endpoint they use the other by themselves. That
+    /// is so while primaries are not judged yet, which is no reason to fail over (semantics H2) but leaves them nothing to
+    /// serve.
+    #[must_use]
+    pub fn followed(&self) -> Routing {
+        let Routing { active, open } = self.routing;
+        let other = match active {
+            Pool::Primary => Pool::Failover,
+            Pool::Failover => Pool::Primary,
+        };
+        let healthy = |pool| self.pools.of(pool).healthy;
+        let spills = !open && healthy(active) == 0 && healthy(other) > 0;
+        Routing {
+            active: if spills { other } else { active },
+            open,
+        }
+    }
+}
+
 /// The health of one endpoint of one service.
 #[derive(Clone, Debug)]
 pub struct EndpointView {
@@ -232,7 +252,8 @@ pub struct EndpointView {
 }
 
 impl EndpointView {
-    /// Whether new requests go there, as far as this server decides it.
+    /// Whether new requests go there, as far as this server decides it, while its service's routing is
+    /// [followed](ServiceView::followed) like this.
     #[must_use]
     pub fn takes_traffic(&self, routing: Routing) -> bool {
         match self.status {
@@ -307,3 +328,6 @@ pub struct Rerouting {
 pub fn freshness(interval: Duration) -> Duration {
     (interval * 3).max(Duration::from_secs(15))
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,12 +3,17 @@
 
 use serde_json::json;
 use vitals_tests::backend::Mode;
-use vitals_tests::envoy::{DRAINING, FAILED, HEALTHY};
+use vitals_tests::envoy::{DRAINING, FAILED, FAILED_CHECK, HEALTHY};
 use vitals_tests::lab::{Lab, Scene};
+use vitals_tests::process::text;
+use vitals_tests::vitals::vitals;
 use vitals_tests::wait::{SOON, eventually};
 use vitals_tests::{Transport, on_both_transports};
 
-on_both_transports!(h5_h6_one_healthy_of_200_gets_everything_and_without_one_all_or_none);
+on_both_transports!(
+    h5_h6_one_healthy_of_200_gets_everything_and_without_one_all_or_none,
+    h6_an_envoy_that_checks_for_itself_shares_with_those_that_rest_and_a_warning_says_so,
+);
 
 const ENDPOINTS: u8 = 200;
 
@@ -81,4 +86,35 @@ fn h5_h6_one_healthy_of_200_gets_everything_and_without_one_all_or_none(transpor
     assert_eq!(after, before, "a backend was asked");
     let rule = "H5 no endpoint is healthy: refused, FAIL_CLOSED";
     lab.vitals.wait_for_line("shop", &[rule]);
+}
+
+fn h6_an_envoy_that_checks_for_itself_shares_with_those_that_rest_and_a_warning_says_so(
+    transport: Transport,
+) {
+    let scene = Scene::new();
+    let backends = scene.backends(4);
+    let mut config = scene.shop(&backends);
+    config.service()["whenAllUnhealthy"] = json!("FAIL_OPEN");
+    config.service()["probing"]["by"] = json!(["ENVOYS"]);
+    config.endpoint(0)["state"] = json!("DRAINING");
+    config.endpoint(1)["weight"] = json!(0);
+    config.endpoint(2)["state"] = json!("STOPPED");
+    let server = scene.vitals(&config);
+    let envoy = scene.envoy(&server, transport);
+    envoy.wait_until_live(SOON);
+    scene.wait_for_traffic_to(&[&backends[3]]);
+    for backend in &backends {
+        backend.become_(Mode::ProbeStatus(500));
+    }
+    envoy.wait_for_flags(SOON, "shop", backends[3].name(), FAILED_CHECK);
+    // What it has found only it knows: nobody can leave the first two out for the time being.
+    let sharing: Vec<_> = [0, 1, 3].iter().map(|n| &backends[*n]).collect();
+    scene.wait_for_traffic_to(&sharing);
+    let path = scene.config_path();
+    let said = text(&vitals(&["validate", path.to_str().unwrap()]));
+    let warning = "an Envoy that finds no endpoint healthy by its own check gives all of them traffic, those that drain";
+    assert!(
+        said.contains(warning) && said.contains(backends[0].name()),
+        "{said}"
+    );
 }

@@ -18,6 +18,7 @@ on_both_transports!(
     h2_below_the_ratio_all_traffic_goes_to_the_other_pool_and_back,
     h2_at_ratio_zero_envoys_that_check_fail_over_without_the_server,
     h2_at_ratio_zero_envoys_that_check_beside_probers_fail_over_without_the_server,
+    h2_before_primaries_are_judged_the_others_serve_and_status_says_so,
     h2_failback_ratio_keeps_traffic_away_and_a_restart_keeps_the_pool,
     h3_the_last_resort_is_both_pools_by_weight,
     h3_dropped_is_503_and_one_return_ends_it,
@@ -179,6 +180,27 @@ fn h2_at_ratio_zero_envoys_that_check_beside_probers_fail_over_without_the_serve
     transport: Transport,
 ) {
     without_the_server(transport, &json!(["PROBERS", "ENVOYS"]));
+}
+
+fn h2_before_primaries_are_judged_the_others_serve_and_status_says_so(transport: Transport) {
+    let scene = Scene::new();
+    let backends = scene.backends(2);
+    let [silent, other] = &backends[..] else {
+        unreachable!()
+    };
+    silent.become_(Mode::Silent);
+    // A minute without a verdict.
+    let mut config = scene.shop(&backends[..1]).every(60_000, 60_000);
+    config.fail_over_to(&[other.address()], json!({ "ratio": 0.0 }));
+    let vitals = scene.vitals(&config);
+    vitals.wait_for_status(other.name(), "HEALTHY");
+    let envoy = scene.envoy(&vitals, transport);
+    envoy.wait_until_live(SOON);
+    scene.wait_for_traffic_to(&[other]);
+    let why = "H2 0 of 1 primaries healthy, 1 not judged yet";
+    vitals.wait_for_line("shop", &["PRIMARY", why]);
+    vitals.wait_for_line("shop", &[other.name(), "HEALTHY", " yes "]);
+    vitals.wait_for_line("shop", &[silent.name(), "PROBING", " no "]);
 }
 
 fn h2_failback_ratio_keeps_traffic_away_and_a_restart_keeps_the_pool(transport: Transport) {

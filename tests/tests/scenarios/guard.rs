@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vitals_tests::backend::{Backend, Mode};
 use vitals_tests::envoy::{Envoy, FAILED, HEALTHY};
-use vitals_tests::lab::{Lab, Scene};
+use vitals_tests::lab::{Lab, NODE, Scene};
 use vitals_tests::vitals::Vitals;
-use vitals_tests::wait::{SOON, eventually, holds};
+use vitals_tests::wait::{SOON, eventually, holds, pause};
 use vitals_tests::{Transport, on_both_transports};
 
 on_both_transports!(
@@ -138,9 +138,8 @@ impl Fleet {
 }
 
 fn v5_a_majority_that_turns_at_once_in_two_groups_is_undone(transport: Transport) {
-    let fleet = Fleet::start(transport, None);
-    let eight = fleet.eight();
-    for backend in &eight {
+    let mut fleet = Fleet::start(transport, None);
+    for backend in fleet.eight() {
         backend.become_(SICK);
     }
     // More than half of 12 are 7; the window is 2 · 500 ms + 500 ms.
@@ -170,7 +169,22 @@ fn v5_a_majority_that_turns_at_once_in_two_groups_is_undone(transport: Transport
     fleet
         .scene
         .wait_for_traffic_to(&fleet.backends.iter().collect::<Vec<_>>());
+    // Nor by a server that comes back in the middle of it: it doubts at once.
+    let vitals = &mut fleet.vitals;
+    let wrong = fleet.envoy.watch(
+        "shop",
+        |hosts| hosts.len() != 12 || hosts.values().any(|flags| flags != HEALTHY),
+        || {
+            vitals.kill();
+            vitals.start_again();
+            eventually(SOON * 2, "Envoy is back", || vitals.client(NODE));
+            vitals.wait_for_line("shop", &["12/12 healthy", "V5 guard"]);
+            pause(LONG);
+        },
+    );
+    assert!(wrong.is_empty(), "{wrong:?}");
     // 2 of 12 are less than half of maxShare: those two are believed.
+    let eight = fleet.eight();
     for backend in &eight[2..] {
         backend.become_(Mode::Healthy);
     }
@@ -184,7 +198,9 @@ fn v5_a_majority_that_turns_at_once_in_two_groups_is_undone(transport: Transport
             .wait_for_flags(SOON, "shop", backend.name(), FAILED);
     }
     assert_eq!(fleet.failed(), Ok(2));
-    assert_eq!(count(&fleet.vitals, "its votes do not count"), 1);
+    // One event of each server.
+    assert_eq!(count(&fleet.vitals, "its votes do not count"), 2);
+    assert_eq!(count(&fleet.vitals, "count again"), 1);
 }
 
 fn v5_without_a_guard_it_is_published(transport: Transport) {

@@ -219,6 +219,12 @@ fn each_reason_to_be_out_of_rotation_is_named() {
             other,
             &["HEALTHY", " standby ", "V2 majority 1 of 1"],
         ),
+        // An Envoy with no healthy primary uses the others by itself.
+        (
+            "unjudged",
+            well,
+            &["HEALTHY", " yes ", "V2 majority 1 of 1"],
+        ),
         ("over", well, &["HEALTHY", " yes ", "V2 majority 1 of 1"]),
         ("open", wrong, &["UNHEALTHY", " yes ", "V2 majority 1 of 1"]),
     ] {

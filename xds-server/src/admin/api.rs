@@ -274,7 +274,7 @@ pub fn endpoints(view: &HealthView, now: Instant) -> impl Iterator<Item = Endpoi
     let of_services = view.services.clone().into_iter();
     of_services.flat_map(move |(name, service)| {
         let endpoints = service.endpoints.clone().into_iter();
-        let routing = (!service.held).then_some(service.routing);
+        let routing = (!service.held).then(|| service.followed());
         endpoints.map(move |view| endpoint(name.as_str(), routing, &view, now))
     })
 }

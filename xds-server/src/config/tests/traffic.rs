@@ -139,6 +139,37 @@ fn h7_a_timeout_that_delays_an_envoys_start_is_a_warning() {
 }
 
 #[test]
+fn h6_what_rests_and_an_envoy_would_serve_in_panic_is_a_warning() {
+    const GROUPS: &str =
+        "healthCheck: web, backends: [{ group: dc1, capacity: 0 }, { group: dc2 }]";
+    let open = format!("{GROUPS}, whenAllUnhealthy: FAIL_OPEN");
+    assert_eq!(
+        service(&open).1,
+        [
+            "a.yaml:4:42 backendServices[0].backends: an Envoy that finds no endpoint healthy by its own check gives all of \
+             them traffic, those that drain or have weight 0 too, such as 10.0.0.1:1; write state: STOPPED where that must not \
+             be, or whenAllUnhealthy: FAIL_CLOSED"
+        ]
+    );
+    for silent in [
+        GROUPS.to_owned(),
+        open.replace("capacity: 0", "capacity: 1"),
+        format!("{open}, probing: {{ by: [PROBERS] }}"),
+    ] {
+        assert_eq!(service(&silent).1, [""; 0], "{silent}");
+    }
+    let pools = GROUPS.replace("dc2", "dc2, failover: true");
+    let (_, warnings) = service(&pools);
+    let end = "or failover: { dropTrafficIfUnhealthy: true }";
+    assert!(
+        warnings.len() == 1 && warnings[0].ends_with(end),
+        "{warnings:?}"
+    );
+    let drops = format!("{pools}, failover: {{ dropTrafficIfUnhealthy: true }}");
+    assert_eq!(service(&drops).1, [""; 0]);
+}
+
+#[test]
 fn h9_a_grpc_service_that_only_envoys_check_is_a_warning() {
     let words =
         "protocol: GRPC, healthCheck: rpc1, probing: { by: [ENVOYS] }, backends: [{ group: dc1 }]";

@@ -59,6 +59,35 @@ const PRIMARY: (Pool, bool) = (Pool::Primary, false);
 const FAILOVER: (Pool, bool) = (Pool::Failover, false);
 
 #[test]
+fn h2_what_is_told_of_traffic_is_what_envoys_do_before_primaries_are_judged() {
+    let mut bench = Bench::edited(&pools(&[EA, EB]), failing_over, Records::default());
+    let takes = |bench: &Bench| {
+        let followed = bench.view("shop").followed();
+        [A, B, C].map(|address| bench.endpoint(address).takes_traffic(followed))
+    };
+    bench.probe(C, Pass);
+    // The pool stays, but Envoys are told of nobody healthy in it.
+    assert_eq!(
+        (bench.routing(), takes(&bench)),
+        (PRIMARY, [false, false, true])
+    );
+    bench.probe(A, Pass);
+    assert_eq!(
+        (bench.routing(), takes(&bench)),
+        (PRIMARY, [true, false, false])
+    );
+    bench.probe(B, Timeout);
+    assert_eq!(
+        (bench.routing(), takes(&bench)),
+        (FAILOVER, [false, false, true])
+    );
+    bench.down(A);
+    bench.down(C);
+    // Nobody is healthy: all share.
+    assert_eq!(takes(&bench), [true; 3]);
+}
+
+#[test]
 fn h2_traffic_goes_over_below_the_ratio_with_one_event_and_comes_back_at_the_other() {
     let mut bench = bench();
     assert_eq!(bench.routing(), PRIMARY);
