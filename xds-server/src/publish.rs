@@ -38,7 +38,7 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 
 /// How long further changes are gathered after one went out, at least; where publishing takes long, four times as long, up
-/// to [`MAX_WINDOW`].
+/// to half a second.
 pub const WINDOW: Duration = Duration::from_millis(20);
 
 /// How long changes are gathered at most, unless publishing itself takes longer: on a machine that is short of processor

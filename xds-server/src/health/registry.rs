@@ -5,7 +5,7 @@
 //! and does no I/O; the publisher drives it.
 //!
 //! What a step costs follows from what has happened, not from how many endpoints there are: reports and stale votes mark
-//! the endpoints that they speak of ([`Scope`]), and only those are evaluated again. All endpoints of a service are
+//! the endpoints that they speak of (`Scope`), and only those are evaluated again. All endpoints of a service are
 //! evaluated when its configuration changes, and all that were never judged when what those are served as changes.
 //!
 //! An endpoint's life (design 5.3, 5.6; semantics S1–S6, V8, H1):
