@@ -21,6 +21,8 @@ pub struct Bootstrap<'a> {
     pub server: (&'a str, u16),
     /// `node.id`, if the operator names it.
     pub node_id: Option<&'a str>,
+    /// The name of the machine that the bootstrap is made on, for an id that nobody names; empty: not known.
+    pub machine: &'a str,
     /// Delta instead of state of the world.
     pub delta: bool,
     /// Port of Envoy's own admin interface, on 127.0.0.1.
@@ -71,8 +73,8 @@ impl Bootstrap<'_> {
                 return Err(BootstrapError::IdDoesNotMatch { id: id.into() });
             }
             (Some(id), _) => id.to_owned(),
-            (None, Some(glob)) => sample(glob),
-            (None, None) => name.to_owned(),
+            (None, Some(glob)) => self.made_up(glob),
+            (None, None) => self.own_name(),
         };
         let cluster = matcher
             .cluster
@@ -102,7 +104,36 @@ impl Bootstrap<'_> {
         Ok(self.render(&id, &cluster, &metadata))
     }
 
+    /// `FLEET-MACHINE`: the same each time, and another on each machine.
+    fn own_name(&self) -> String {
+        match self.machine {
+            "" => self.fleet.name.to_string(),
+            machine => format!("{}-{machine}", self.fleet.name),
+        }
+    }
+
+    /// That name, or where the glob wants another one that has the machine's name in it.
+    fn made_up(&self, glob: &globset::GlobMatcher) -> String {
+        let (own, pattern) = (self.own_name(), glob.glob().glob());
+        let inside = match pattern.rsplit_once('*') {
+            Some((before, after)) => {
+                let plain = |part: &str| sample(part, "");
+                format!("{}{}{}", plain(before), self.machine, plain(after))
+            }
+            None => String::new(),
+        };
+        let fits = |id: &String| !id.is_empty() && glob.is_match(id);
+        let made = [own, inside].into_iter().find(fits);
+        made.unwrap_or_else(|| sample(pattern, self.fleet.name.as_str()))
+    }
+
     fn render(&self, id: &str, cluster: &str, metadata: &BTreeMap<String, String>) -> String {
+        let advice = match self.node_id {
+            Some(_) => "",
+            None => {
+                "\n  # Made up where this was printed. Give each Envoy an id of its own: --node-id here, or Envoy's --service-node."
+            }
+        };
         let mut node_metadata = String::new();
         for (key, value) in metadata {
             node_metadata.push_str(&format!("\n    {}: {}", quoted(key), quoted(value)));
@@ -120,7 +151,7 @@ impl Bootstrap<'_> {
         };
         format!(
             "# An Envoy of fleet {fleet}, as printed by `vitals bootstrap`.
-node:
+node:{advice}
   id: {id}
   cluster: {cluster}{node_metadata}
 dynamic_resources:
@@ -209,6 +240,7 @@ mod tests {
             fleets,
             server,
             node_id,
+            machine: "m1",
             delta: true,
             admin_port: 9901,
         }
@@ -219,15 +251,28 @@ mod tests {
     fn the_node_matches_the_fleet() {
         let text = yaml(&[fleet("edge", Some("envoy-?*"), Some("edge*"))], None).unwrap();
         assert!(
-            text.contains("id: \"envoy-x\"\n  cluster: \"edge\"\n"),
+            text.contains("id: \"envoy-xm1\"\n  cluster: \"edge\"\n"),
             "{text}"
         );
         assert!(text.contains("api_type: DELTA_GRPC"), "{text}");
         let text = yaml(&[fleet("all", Some("*"), Some("*"))], None).unwrap();
         assert!(
-            text.contains("id: \"all\"\n  cluster: \"all\"\n"),
+            text.contains("id: \"all-m1\"\n  cluster: \"all\"\n"),
             "Envoy wants both: {text}"
         );
+        let text = yaml(&[fleet("one", Some("the-only"), None)], None).unwrap();
+        assert!(text.contains("id: \"the-only\"\n"), "{text}");
+    }
+
+    #[test]
+    fn an_id_that_nobody_names_is_the_machines_own_and_comes_with_advice() {
+        let advice = "Give each Envoy an id of its own: --node-id here, or Envoy's --service-node.";
+        let made_up = yaml(&[fleet("edge", None, None)], None).unwrap();
+        assert!(made_up.contains("id: \"edge-m1\"\n"), "{made_up}");
+        assert!(made_up.contains(advice), "{made_up}");
+        let named = yaml(&[fleet("edge", None, None)], Some("envoy-7")).unwrap();
+        assert!(named.contains("node:\n  id: \"envoy-7\"\n"), "{named}");
+        assert!(!named.contains(advice), "{named}");
     }
 
     #[test]

@@ -61,7 +61,8 @@ struct BootstrapArgs {
     /// The server's xDS address, as the Envoy reaches it; an IPv6 address in brackets.
     #[arg(long, value_name = "HOST:PORT", env = "VITALS_SERVER", value_parser = host_and_port)]
     server: (String, u16),
-    /// The node's id; made up if it is not given.
+    /// The node's id, which each Envoy should have of its own; made up of the fleet's and this machine's name if it is not
+    /// given. Envoy's --service-node overrides it.
     #[arg(long, value_name = "ID", env = "VITALS_NODE_ID")]
     node_id: Option<String>,
     /// Delta xDS instead of state of the world: only what changes travels.
@@ -130,8 +131,10 @@ fn validate(args: &ValidateArgs) -> ExitCode {
                 .map(|service| service.addresses().count())
                 .sum();
             print(&format!(
-                "ok: {services} services with {endpoints} endpoints, {fleets} fleets
-"
+                "ok: {} with {}, {}\n",
+                words::count(services, "service"),
+                words::count(endpoints, "endpoint"),
+                words::count(fleets, "fleet")
             ))
         }
         Err(code) => code,
@@ -163,11 +166,13 @@ fn bootstrap(args: &BootstrapArgs) -> ExitCode {
         return EXIT_USAGE.into();
     };
     let (host, port) = &args.server;
+    let machine = rustix::system::uname();
     let bootstrap = Bootstrap {
         fleet,
         fleets: &loaded.model.fleets,
         server: (host, *port),
         node_id: args.node_id.as_deref(),
+        machine: &machine.nodename().to_string_lossy(),
         delta: args.delta,
         admin_port: args.admin_port,
     };

@@ -168,6 +168,16 @@ fn build(
     each("fleets", &mut |item| {
         fleets.read(item, &services, &regions);
     });
+    // Where something is wrong, that is what is said, and once.
+    if fleets.is_empty()
+        && services.iter().next().is_some()
+        && sink.errors() == 0
+        && let Some(item) = files.iter().find_map(|file| file.get("backendServices"))
+    {
+        item.warning(
+            "no fleet is defined, so nobody is told of these services; add fleets, such as fleets: [{ name: edge }]",
+        );
+    }
     // Where routes are missing, what they do not say is no finding.
     let routes_known = sink.errors() == errors && !sink.is_incomplete();
     for file in &files {

@@ -270,6 +270,10 @@ impl Protocol {
 }
 
 /// `tls:` of a service: the TLS from Envoy to its endpoints.
+///
+/// An Envoy and the prober verify alike but for one thing: a certificate that says of itself that it is an authority
+/// (`CA:TRUE`), as `openssl req -x509` makes them, an Envoy takes from a server where the roots vouch for it, and a check with
+/// `tls.verify` and `vitals probe --tls-verify` refuse it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamTls {
     /// The name that Envoy asks for; `None` asks for none.

@@ -15,6 +15,14 @@ pub struct CheckError {
     pub problem: String,
 }
 
+/// A duration as people write it: nothing at all is no number of nanoseconds.
+fn shown(duration: Duration) -> String {
+    match duration.is_zero() {
+        true => "0s".into(),
+        false => format!("{duration:?}"),
+    }
+}
+
 /// What is wrong with a spec, in the order of its fields.
 #[derive(Default)]
 pub(super) struct Errors(Vec<CheckError>);
@@ -37,7 +45,10 @@ impl Errors {
         if !(least..=greatest).contains(&value) {
             self.push(
                 field,
-                format!("{value:?} is out of range; {least:?} to {greatest:?} is allowed"),
+                format!(
+                    "{} is out of range; {least:?} to {greatest:?} is allowed",
+                    shown(value)
+                ),
             );
             return None;
         }

@@ -16,7 +16,8 @@ use super::errors::Errors;
 /// `tls:` of a check, as written.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSpec {
-    /// `verify`: whether the certificate must be valid; default false (semantics P10).
+    /// `verify`: whether the certificate must be valid; default false (semantics P10). One that is an authority's
+    /// (`CA:TRUE`) is refused as a server's; an Envoy that verifies takes it.
     pub verify: Option<bool>,
     /// The content of the file that `roots` names, PEM: whose certificates are valid. Without it the system's roots.
     pub roots: Option<Vec<u8>>,

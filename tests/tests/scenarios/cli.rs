@@ -19,6 +19,10 @@ fn fixture(name: &str) -> PathBuf {
 fn validate_accepts_the_smallest_useful_configuration() {
     let output = vitals(&["validate", fixture("first.yaml").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "ok: 1 service with 2 endpoints, 1 fleet\n"
+    );
 }
 
 #[test]
@@ -181,6 +185,30 @@ fn bootstrap_of_a_fleet_that_is_not_there_ends_with_64() {
     let output = vitals(&arguments);
     assert_eq!(output.status.code(), Some(64), "{}", text(&output));
     assert!(text(&output).contains("nobody"), "{}", text(&output));
+}
+
+#[test]
+fn a_bootstrap_without_a_node_id_gets_one_of_this_machine_and_says_so() {
+    let path = fixture("first.yaml");
+    let arguments = [
+        "bootstrap",
+        "--config",
+        path.to_str().unwrap(),
+        "--fleet",
+        "edge",
+        "--server",
+        "127.0.0.1:1",
+    ];
+    let said = || String::from_utf8(vitals(&arguments).stdout).unwrap();
+    let printed = said();
+    let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let id = format!("\n  id: \"edge-{}\"\n", machine.trim());
+    assert!(printed.contains(&id), "{printed}");
+    assert!(
+        printed.contains("# Made up where this was printed."),
+        "{printed}"
+    );
+    assert_eq!(said(), printed, "the same each time");
 }
 
 #[test]

@@ -141,6 +141,28 @@ fn a_state_directory_that_cannot_be_made_is_refused_with_69() {
     assert_eq!(output.status.code(), Some(69), "{}", text(&output));
 }
 
+/// A file may grow to nothing, as on a disk that is full.
+#[test]
+fn a_full_disk_is_refused_with_69_and_leaves_nothing_that_is_called_damaged() {
+    let scene = Scene::new();
+    scene.shop(&scene.backends(1)).save(&scene.config_path());
+    let state = scene.dir().join("state");
+    let at = |port| SocketAddr::new(scene.net().host(1).into(), port);
+    let plain = serve(&scene.config_path(), &state, at(21_810), at(21_811));
+    let mut command = std::process::Command::new("sh");
+    // What is over the limit fails, where it would end the process with a signal.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"]);
+    command.arg(plain.get_program()).args(plain.get_args());
+    let output = run(&mut command);
+    assert_eq!(output.status.code(), Some(69), "{}", text(&output));
+    let said = text(&output);
+    assert!(
+        said.contains(&state.display().to_string()) && said.contains("free space there"),
+        "{said}"
+    );
+    assert_eq!(files(&state), [""; 0].map(PathBuf::from), "{said}");
+}
+
 #[test]
 fn sigterm_stores_the_state_of_a_server_that_just_learned_it() {
     let scene = Scene::new();

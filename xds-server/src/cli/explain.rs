@@ -9,6 +9,7 @@ mod content;
 mod envoys;
 mod figures;
 mod traffic;
+mod votes;
 
 #[cfg(test)]
 mod tests;
@@ -109,7 +110,8 @@ fn explain(model: &Model, name: &str, fleet: Fleet) -> Result<String, String> {
                 "service {name}: it has no check. Nobody probes its endpoints: they are DISABLED and served (S5, H1).\n"
             ));
         }
-        traffic::write(&mut text, service).unwrap_or_default();
+        votes::write(&mut text, service).unwrap_or_default();
+        traffic::write(&mut text, service, &model.fleets).unwrap_or_default();
     }
     Ok(text)
 }

@@ -28,6 +28,11 @@ pub(super) fn trimmed(value: f64, decimals: usize) -> String {
     }
 }
 
+/// A share as people read it: `50 %`.
+pub(super) fn percent(share: f64) -> String {
+    format!("{} %", trimmed(share * 100.0, 2))
+}
+
 /// `1 endpoint`, `2 endpoints`.
 pub(super) fn count(number: usize, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };

@@ -15,8 +15,8 @@ use vitals_prober::check::{
 };
 
 use super::attached::Attached;
-use super::diagnostic::{self, Path, Place};
-use super::read::{Fields, Item, join};
+use super::diagnostic::{self, Path, Place, clip};
+use super::read::{Fields, Item, join, parse_duration};
 use super::table::Table;
 use super::tree::{Node, Value};
 
@@ -226,7 +226,7 @@ fn validate(
                 .filter_map(|error| match locate(item.node, &error.field) {
                     // A value of a wrong form has its finding already, and must not be called missing too.
                     Some(place) if item.sink.has_error(known, place) => None,
-                    place => Some((place.unwrap_or(item.node.place), error)),
+                    place => Some((place.unwrap_or(item.node.place), as_written(item, error))),
                 })
                 .collect();
             for (place, error) in found {
@@ -236,6 +236,26 @@ fn validate(
             }
             None
         }
+    }
+}
+
+/// The prober knows how long a duration is, and not how it was written.
+fn as_written(item: &Item<'_>, error: CheckError) -> CheckError {
+    let written = || {
+        let (_, rest) = error.problem.split_once(" is out of range; ")?;
+        let Value::Map(entries) = &item.node.value else {
+            return None;
+        };
+        let (_, node) = entries.iter().find(|(key, _)| key.text == error.field)?;
+        let Value::Scalar { text, .. } = &node.value else {
+            return None;
+        };
+        parse_duration(text)?;
+        Some(format!("{} is out of range; {rest}", clip(text)))
+    };
+    match written() {
+        Some(problem) => CheckError { problem, ..error },
+        None => error,
     }
 }
 

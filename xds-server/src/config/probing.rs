@@ -200,7 +200,8 @@ fn read_guard(item: &Item<'_>) -> Guard {
         && let Some(hold) = item.duration()
     {
         if !(Duration::from_secs(1)..=Duration::from_secs(24 * 3600)).contains(&hold) {
-            item.error(format!("{hold:?} is out of range; 1s to 24h is allowed"));
+            let written = item.written();
+            item.error(format!("{written} is out of range; 1s to 24h is allowed"));
         }
         guard.max_hold = hold;
     }

@@ -6,6 +6,7 @@
 //!
 //! Not here: the schema (`checks`, `groups`, `services`, `fleets`).
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -187,6 +188,11 @@ impl<'f> Item<'f> {
             ));
         }
         duration
+    }
+
+    /// The value as it is written, short enough for a message.
+    pub(super) fn written(&self) -> Cow<'f, str> {
+        clip(self.scalar().unwrap_or_default())
     }
 
     /// One of the words of an enumeration.

@@ -2,12 +2,14 @@
 //!
 //! In: the items of the list, of all files, the tables of checks and groups, the files that they name. Out: a table of
 //! [`Defined`] services. Keys are read in the order in which they need each other: what is asked (`check`), who asks it
-//! (`probing`, `backends`), then what follows from that (`unhealthy`), and what stands alone (`balance`, `tls`).
+//! (`probing`, `backends`), then what follows from that (`unhealthy`), and what stands alone (`balance`, `tls`,
+//! `passive`).
 //! A block that only a later version reads is reported as not supported yet, and never ignored.
 
 mod backends;
 mod balance;
 mod check;
+mod passive;
 mod tls;
 mod unhealthy;
 
@@ -16,7 +18,6 @@ use std::time::Duration;
 
 use super::attached::Attached;
 use super::checks::Check;
-use super::envoy;
 use super::groups::Group;
 use super::probing::{self, Probing};
 use super::read::{Fields, Item};
@@ -104,15 +105,17 @@ pub(super) fn read(item: &Item<'_>, known: Known<'_>, table: &mut Table<Defined>
     let unhealthy = unhealthy::read(&fields, protocol, &asked, &backends);
     let (policy, affinity) = balance::read(&fields, protocol);
     let tls = tls::read(&fields, protocol, known.attached);
+    tls::warn_of_check(&fields, tls.as_ref(), &asked);
     let draining = fields.get("connectionDraining").and_then(|item| {
         let duration = item.duration()?;
         if duration > Duration::from_secs(3600) {
-            item.error(format!("{duration:?} is out of range; 0s to 1h is allowed"));
+            let written = item.written();
+            item.error(format!("{written} is out of range; 0s to 1h is allowed"));
         }
         Some(duration)
     });
-    let outlier_detection = fields.get("outlierDetection").and_then(|i| envoy::read(&i));
-    let circuit_breakers = fields.get("circuitBreakers").and_then(|i| envoy::read(&i));
+    let outlier_detection = passive::read_outlier_detection(&fields, &backends);
+    let circuit_breakers = passive::read_circuit_breakers(&fields);
     refuse_the_rest(&fields);
     let Some(name_item) = name_item else { return };
     let service = name.zip(protocol).map(|(name, protocol)| {

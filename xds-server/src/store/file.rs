@@ -29,8 +29,20 @@ const CACHE_BYTES: usize = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory cannot be made or written.
-    #[error("state directory {dir} cannot be used")]
+    #[error(
+        "state directory {dir} cannot be used; make it writable, or name another with --state-dir"
+    )]
     Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// There is no room for the file.
+    #[error(
+        "no room for the state in {dir}; free space there, or name a directory on another disk with --state-dir"
+    )]
+    Full {
         /// The directory.
         dir: PathBuf,
         /// What the system says.
@@ -54,7 +66,7 @@ pub enum OpenError {
 
 /// Why a file is not taken as it is.
 #[derive(Debug)]
-enum Rejected {
+pub(super) enum Rejected {
     /// In use: not ours to touch.
     Locked,
     /// The system refuses (permissions, space): setting the file aside would not help.
@@ -72,19 +84,25 @@ pub(super) struct StateFile {
 
 impl StateFile {
     pub(super) fn open(dir: &Path) -> Result<(Self, Records), OpenError> {
-        std::fs::create_dir_all(dir).map_err(|source| OpenError::Directory {
-            dir: dir.into(),
-            source,
-        })?;
+        Self::open_with(dir, read)
+    }
+
+    /// `read` opens and reads the file, and makes it where it is not there or empty.
+    pub(super) fn open_with<T>(
+        dir: &Path,
+        read: impl Fn(&Path) -> Result<T, Rejected>,
+    ) -> Result<T, OpenError> {
+        std::fs::create_dir_all(dir).map_err(|source| refused(dir, source))?;
         let path = dir.join(STATE_FILE);
+        let is_new = !std::fs::metadata(&path).is_ok_and(|file| file.len() > 0);
         let problem = match read(&path) {
             Ok(opened) => return Ok(opened),
             Err(Rejected::Locked) => return Err(OpenError::Locked { dir: dir.into() }),
             Err(Rejected::System(source)) => {
-                return Err(OpenError::Directory {
-                    dir: dir.into(),
-                    source,
-                });
+                if is_new {
+                    remove_half_made(&path);
+                }
+                return Err(refused(dir, source));
             }
             Err(Rejected::Unusable(problem)) => problem,
         };
@@ -98,7 +116,14 @@ impl StateFile {
             file = %path.display(), set_aside_as = %aside.display(), %problem,
             "the state file is damaged or not ours; it is set aside, and health starts from the first probes"
         );
-        read(&path).map_err(|rejected| file_error(format!("cannot make a new one: {rejected:?}")))
+        read(&path).map_err(|rejected| match rejected {
+            Rejected::Locked => OpenError::Locked { dir: dir.into() },
+            Rejected::System(source) => {
+                remove_half_made(&path);
+                refused(dir, source)
+            }
+            Rejected::Unusable(problem) => file_error(format!("cannot make a new one: {problem}")),
+        })
     }
 
     /// Whether the file is still where it was opened: somebody may have removed it, and what is written then is lost.
@@ -180,19 +205,41 @@ fn open_and_read(path: &Path) -> Result<(StateFile, Records), Rejected> {
         database,
         path: path.to_owned(),
     };
-    let records = file
-        .read_all()
-        .map_err(|error| Rejected::Unusable(error.to_string()))?;
+    // Reading makes the tables where they are not there, which a full disk refuses as well.
+    let records = file.read_all().map_err(|error| match error {
+        redb::Error::Io(error) if is_system(&error) => Rejected::System(error),
+        other => Rejected::Unusable(other.to_string()),
+    })?;
     let records = records.map_err(Rejected::Unusable)?;
     Ok((file, records))
 }
 
 fn is_system(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull};
-    matches!(
+    use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    let refuses = matches!(
         error.kind(),
-        NotFound | PermissionDenied | ReadOnlyFilesystem | StorageFull
-    )
+        NotFound | PermissionDenied | ReadOnlyFilesystem
+    );
+    refuses || is_full(error)
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
+}
+
+fn refused(dir: &Path, source: std::io::Error) -> OpenError {
+    let dir = dir.into();
+    match is_full(&source) {
+        true => OpenError::Full { dir, source },
+        false => OpenError::Directory { dir, source },
+    }
+}
+
+/// Takes away what could not be made whole: the next start would call it damaged. One that is not there, or that the
+/// system keeps, is as good as it gets.
+fn remove_half_made(path: &Path) {
+    drop(std::fs::remove_file(path));
 }
 
 impl StateFile {

@@ -160,3 +160,42 @@ async fn a_directory_that_cannot_be_is_an_error_that_names_it() {
     let error = Store::open(&file.join("state")).unwrap_err();
     assert!(error.to_string().contains("file/state"), "{error}");
 }
+
+#[test]
+fn a_file_that_a_full_disk_leaves_half_made_is_taken_away() {
+    use super::file::{Rejected, StateFile};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(STATE_FILE);
+    let full = || Rejected::System(std::io::ErrorKind::StorageFull.into());
+    let half_made = |path: &Path| -> Result<(), Rejected> {
+        std::fs::write(path, b"half").unwrap();
+        Err(full())
+    };
+    let error = StateFile::open_with(dir.path(), half_made).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("; free space there, or name a directory on another disk with --state-dir"),
+        "{error}"
+    );
+    assert!(!path.exists());
+
+    // What was there before is nobody's to take away.
+    std::fs::write(&path, b"older").unwrap();
+    StateFile::open_with(dir.path(), |_| Err::<(), _>(full())).unwrap_err();
+    assert_eq!(std::fs::read(&path).unwrap(), b"older");
+    assert_eq!(set_aside(&dir), 0);
+
+    // Nor is a damaged one set aside in vain.
+    let calls = std::cell::Cell::new(0);
+    let damaged_then_full = |path: &Path| {
+        calls.set(calls.get() + 1);
+        match calls.get() {
+            1 => Err(Rejected::Unusable("damaged".into())),
+            _ => half_made(path),
+        }
+    };
+    StateFile::open_with(dir.path(), damaged_then_full).unwrap_err();
+    assert!(!path.exists());
+    assert_eq!(set_aside(&dir), 1);
+}

@@ -75,7 +75,7 @@ fn s4_a_service_is_explained_with_its_check() {
         "\n  in all             1.2/s      2 endpoints of lb; 1 STOPPED, not probed\n",
         "the other 2 are assumed: remote vantages are not there yet\n",
         "so 100 of them put nothing on a backend\n",
-        "\n\ntraffic of lb\n  goes to            dc1\n  none healthy       new connections end (FAIL_CLOSED, H5)\n",
+        "\n\ntraffic of lb\n  goes to            dc1\n  fleets             none is told of it, so no Envoy gets it\n  none healthy       new connections end (FAIL_CLOSED, H5)\n",
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
@@ -104,6 +104,7 @@ service plain: it has no check. Nobody probes its endpoints: they are DISABLED a
 
 traffic of plain
   goes to            dc1
+  fleets             none is told of it, so no Envoy gets it
   none healthy       new connections end (FAIL_CLOSED, H5)
   chosen by          ROUND_ROBIN
   connections        stay open while their endpoint is unhealthy (H4)
@@ -228,9 +229,15 @@ not as a prober's (H7)
   a check passes at the end of the body (P4: at the end of the headers, or at the string)
   a status of 600 or more ejects at once, whatever the threshold (S1)
 
+verdicts on shop
+  quorum             MAJORITY: more than half of the fresh votes (V2)
+  guard              a vantage that turns more than 50 % of its endpoints (maxShare) from healthy abstains, for 300 s at most (maxHold),
+                     if it has 10 endpoints or more (minEndpoints) (V5)
+
 traffic of shop
   goes to            dc1
   fails over to      cloud, while less than 50 % of the primaries are healthy; back when 75 % are (H2)
+  fleets             none is told of it, so no Envoy gets it
   none healthy       in either pool: HTTP 502 (dropTrafficIfUnhealthy, H3)
   chosen by          MAGLEV of the cookie \"sid\"
   connections        stay open while their endpoint is unhealthy (H4)
@@ -273,6 +280,78 @@ write match: CONTAINS\n",
         "  none healthy       all endpoints share it (FAIL_OPEN, H6)\n",
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+const ROUTED: &str = "
+healthChecks:
+- { name: web, type: HTTPS, tls: { verify: true } }
+endpointGroups:
+- { name: dc1, type: GCE_VM_IP_PORT, locality: { region: eu }, endpoints: [{ address: 10.0.0.1, port: 443 }] }
+backendServices:
+- name: named
+  protocol: HTTPS
+  healthCheck: web
+  backends: [{ group: dc1 }]
+  tls: { sni: shop.example }
+  outlierDetection: { maxEjectionPercent: 100 }
+  circuitBreakers: { thresholds: [{ maxRequests: 7 }, { priority: HIGH, maxRequests: 9 }] }
+  probing: { quorum: 0.25, guard: { maxShare: 0.3, minEndpoints: 1, maxHold: 60s, canaries: ['192.0.2.1:443'] } }
+- { name: nameless, protocol: HTTPS, healthCheck: web, backends: [{ group: dc1 }], probing: { guard: { enabled: false } } }
+- { name: open, protocol: HTTPS, healthCheck: web, backends: [{ group: dc1 }], tls: { verify: false } }
+fleets:
+- { name: edge, match: { id: 'e*' }, regionOrder: [eu, us] }
+- { name: core, match: { id: 'c*' }, regionOrder: [eu, us] }
+- { name: far, match: { id: 'f*' } }
+- { name: other, match: { id: 'o*' }, services: [open] }
+";
+
+#[test]
+fn v2_v5_h10_what_else_decides_is_told() {
+    let loaded = parse_sources(&[Source::new("vitals.yaml", ROUTED)]).unwrap();
+    let explained = |name| {
+        let fleet = Fleet {
+            vantages: 1,
+            envoys: 0,
+        };
+        explain(&loaded.model, name, fleet).unwrap()
+    };
+    let named = explained("named");
+    let (_, verdicts) = named.split_once("\nverdicts on named\n").unwrap();
+    assert_eq!(
+        verdicts,
+        "  quorum             0.25: healthy when more than 25 % of the fresh votes say so (V2)
+  guard              a vantage that turns more than 30 % of its endpoints (maxShare) from healthy abstains, for 60 s at most (maxHold),
+                     if it has 1 endpoint or more (minEndpoints) (V5)
+  canaries           192.0.2.1:443: a vantage that reaches none is not trusted (V5)
+
+traffic of named
+  goes to            dc1
+  regions            all alike (H10), in far
+  regions            eu, us, then all others (H10), in edge, core
+  none healthy       HTTP 503 (FAIL_CLOSED, H5)
+  chosen by          ROUND_ROBIN
+  connections        stay open while their endpoint is unhealthy (H4)
+  removed            DRAINING for 0 s, then omitted
+  TLS                Envoys verify certificates by the roots of their own machines, for the name \"shop.example\"
+  outlierDetection   is set: each Envoy ejects endpoints by what requests meet there, up to 100 % of them; no prober's verdict shows it
+  circuitBreakers    are set for the priority DEFAULT, HIGH: each Envoy refuses what is over its limits, however healthy the endpoints are
+"
+    );
+    let nameless = explained("nameless");
+    for part in [
+        "  guard              off: a vantage that loses its network takes its endpoints down (V5)\n",
+        "  TLS                Envoys verify certificates by the roots of their own machines, for no name: every one that they \
+         vouch for passes\n",
+    ] {
+        assert!(nameless.contains(part), "{part:?} in {nameless}");
+    }
+    let open = explained("open");
+    for part in [
+        "  TLS                Envoys do not look at certificates\n",
+        "  regions            all alike (H10), in far, other\n",
+    ] {
+        assert!(open.contains(part), "{part:?} in {open}");
     }
 }
 

@@ -73,7 +73,8 @@ pub(super) struct CheckFlags {
     /// gRPC types: the codes with which --grpc-method passes, as 12, 20,25 or 0-99.
     #[arg(long, value_name = "CODES")]
     grpc_expected_codes: Option<String>,
-    /// TLS types: the certificate must be valid.
+    /// TLS types: the certificate must be valid. One that is an authority's (CA:TRUE) is refused, though an Envoy that
+    /// verifies takes it from a server.
     #[arg(long)]
     tls_verify: bool,
     /// TLS types: whose certificates are valid, in PEM; default the system's.

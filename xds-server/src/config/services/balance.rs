@@ -130,7 +130,8 @@ fn read_affinity<'i>(
         let ttl = item.duration()?;
         if ttl > MAX_TTL {
             item.error(format!(
-                "{ttl:?} is out of range; 0s (as long as the browser is open) to 8760h is allowed"
+                "{} is out of range; 0s (as long as the browser is open) to 8760h is allowed",
+                item.written()
             ));
         }
         Some(ttl)

@@ -32,7 +32,7 @@ pub(in crate::config) struct AskedCheck {
     pub(in crate::config) name: Name,
     pub(in crate::config) profile: Profile,
     /// The check; of one that gets its host from the routes, one with some host.
-    check: Arc<HealthCheck>,
+    pub(super) check: Arc<HealthCheck>,
     /// Whether `check` is it.
     whole: bool,
     /// Why Envoys cannot run it, if so.

@@ -1,12 +1,13 @@
 //! `tls:` of a service: the TLS from Envoy to its endpoints.
 //!
-//! In: the block, the service's protocol, the files. Out: [`UpstreamTls`] exactly where the protocol is one over TLS.
+//! In: the block, the service's protocol, the files; for a warning, its check. Out: [`UpstreamTls`] exactly where the protocol is one over TLS.
 //! Certificates are verified unless `verify: false` is written: this is traffic, not a probe (semantics P10).
 
 use std::sync::Arc;
 
-use vitals_prober::check::{Roots, is_dns_name};
+use vitals_prober::check::{Roots, TlsCheck, is_dns_name};
 
+use super::Asked;
 use crate::config::attached::Attached;
 use crate::config::diagnostic::quote;
 use crate::config::read::{Fields, Item};
@@ -47,6 +48,36 @@ pub(super) fn read(
         );
     }
     Some(tls)
+}
+
+/// Says so where Envoys refuse certificates that the check lets pass: every request fails, and all is HEALTHY. At `tls`, or
+/// at the protocol that verifies without it.
+pub(super) fn warn_of_check(fields: &Fields<'_>, tls: Option<&UpstreamTls>, asked: &Asked) {
+    let (Some(tls), Asked::Check(asked)) = (tls, asked) else {
+        return;
+    };
+    let of_check = asked.check.tls();
+    if tls.verify.is_none() || of_check.is_some_and(TlsCheck::verify) {
+        return;
+    }
+    let Some(item) = fields.get("tls").or_else(|| fields.get("protocol")) else {
+        return;
+    };
+    let name = &asked.name;
+    let (what, right) = match of_check {
+        Some(_) => (
+            "does not",
+            format!("set tls: {{ verify: true }} on the check {name}, with the service's sni and roots"),
+        ),
+        None => (
+            "does not even speak TLS",
+            "name a check over TLS with tls: { verify: true }, and with the service's sni and roots".into(),
+        ),
+    };
+    item.warning(format!(
+        "the service verifies certificates and its check {name} {what}: where a certificate is bad every request fails while \
+         all endpoints are HEALTHY; {right}, or write verify: false here"
+    ));
 }
 
 fn read_block(item: &Item<'_>, attached: &Attached) -> UpstreamTls {

@@ -28,10 +28,23 @@ pub(super) fn read(
     backends: &Backends,
 ) -> Unhealthy {
     let has_failover = backends.failovers > 0;
+    let failover = read_failover(fields, asked, backends);
+    let when_all = read_when_all(fields, asked, has_failover);
+    // What lets endpoints share the requests while none is healthy.
+    let shared = match failover {
+        Some(failover) if !failover.drop_traffic_if_unhealthy => Some((
+            "failover without dropTrafficIfUnhealthy",
+            "dropTrafficIfUnhealthy: true",
+        )),
+        None if when_all == WhenAllUnhealthy::FailOpen => {
+            Some(("FAIL_OPEN", "whenAllUnhealthy: FAIL_CLOSED"))
+        }
+        Some(_) | None => None,
+    };
     let unhealthy = Unhealthy {
-        failover: read_failover(fields, asked, backends),
-        when_all: read_when_all(fields, asked, has_failover),
-        response_code: read_response_code(fields, protocol),
+        failover,
+        when_all,
+        response_code: read_response_code(fields, protocol, shared),
         close_connections: read_close(fields, protocol, asked, backends),
     };
     unhealthy.warn_panic(fields, backends);
@@ -191,9 +204,25 @@ fn read_when_all(fields: &Fields<'_>, asked: &Asked, has_failover: bool) -> When
 }
 
 /// Semantics H5.
-fn read_response_code(fields: &Fields<'_>, protocol: Option<Protocol>) -> Option<u16> {
+fn read_response_code(
+    fields: &Fields<'_>,
+    protocol: Option<Protocol>,
+    shared: Option<(&str, &str)>,
+) -> Option<u16> {
     let item = fields.get("unhealthyResponseCode")?;
     let code = item.integer(200..=599)?;
+    if code < 300 {
+        item.warning(format!(
+            "{code} tells clients and monitors that a request went well which nobody has answered, and hides the outage; \
+             write an error such as 503"
+        ));
+    }
+    if let Some((why, instead)) = shared {
+        item.warning(format!(
+            "with {why} endpoints get the requests while none is healthy, and this code is never answered as long as there is \
+             one; write {instead}, or drop unhealthyResponseCode"
+        ));
+    }
     if let Some(protocol) = protocol
         && !protocol.is_http()
     {

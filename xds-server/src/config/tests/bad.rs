@@ -229,7 +229,7 @@ fn wrong_forms() {
             Case(
                 "backendServices: [{ name: a, connectionDraining: 2h }]",
                 &[
-                    "a.yaml:1:50 backendServices[0].connectionDraining: 7200s is out of range; 0s to 1h is allowed",
+                    "a.yaml:1:50 backendServices[0].connectionDraining: 2h is out of range; 0s to 1h is allowed",
                 ],
             ),
             Case(

@@ -319,7 +319,8 @@ fn p10_p13_tls_and_grpc() {
 fn p18_types_and_protocols() {
     let with = |protocol: &str, check: &str| {
         format!(
-            "healthChecks: [{{ name: c, {check} }}]\nbackendServices: [{{ name: a, protocol: {protocol}, healthCheck: c }}]"
+            "healthChecks: [{{ name: c, {check} }}]\nbackendServices: [{{ name: a, protocol: {protocol}, healthCheck: c }}]
+fleets: [{{ name: f }}]"
         )
     };
     let tencent = |kind: Kind| {

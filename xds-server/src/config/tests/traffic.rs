@@ -6,6 +6,7 @@ use crate::model::{
 };
 
 mod contradictions;
+mod silent;
 
 /// One line for the checks and one for the groups, so that a case stands on line 3.
 const SERVICES: &str = "healthChecks: [{ name: web, type: HTTP }, { name: tcp, type: TCP }, { name: exact, type: TCP, tcp: { response: a } }, \
@@ -23,7 +24,9 @@ backendServices:
 
 /// The service `s` of these words, and the warnings.
 fn service(words: &str) -> (Arc<Service>, Vec<String>) {
-    let loaded = good(&format!("{SERVICES}{{ name: s, {words} }}"));
+    let loaded = good(&format!(
+        "{SERVICES}{{ name: s, {words} }}\nfleets: [{{ name: f }}]"
+    ));
     let warnings = loaded.warnings.iter().map(ToString::to_string).collect();
     (Arc::clone(&loaded.model.services["s"]), warnings)
 }

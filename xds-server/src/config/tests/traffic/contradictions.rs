@@ -93,7 +93,7 @@ fn who_probes_and_what_is_counted() {
             &[
                 "a.yaml:4:62 backendServices[0].probing.guard.maxShare: 1.1 is out of range; 0.0 to 1.0 is allowed",
                 "a.yaml:4:81 backendServices[0].probing.guard.minEndpoints: 1000001 is out of range; 1 to 1000000 is allowed",
-                "a.yaml:4:99 backendServices[0].probing.guard.maxHold: 90000s is out of range; 1s to 24h is allowed",
+                "a.yaml:4:99 backendServices[0].probing.guard.maxHold: 25h is out of range; 1s to 24h is allowed",
                 "a.yaml:4:104 backendServices[0].probing.guard.maxholds: there is no such key; did you mean maxHold? Known here: enabled, maxShare, minEndpoints, maxHold, canaries",
             ],
         ),
@@ -413,7 +413,7 @@ fn h8_affinity_and_policy() {
             "{ name: s, sessionAffinity: { type: COOKIE, name: '', ttl: 9000h } }",
             &[
                 r#"a.yaml:4:53 backendServices[0].sessionAffinity.name: "" is not a name of a header or cookie; write 1–128 letters, digits and -"#,
-                "a.yaml:4:62 backendServices[0].sessionAffinity.ttl: 32400000s is out of range; 0s (as long as the browser is open) to 8760h is allowed",
+                "a.yaml:4:62 backendServices[0].sessionAffinity.ttl: 9000h is out of range; 0s (as long as the browser is open) to 8760h is allowed",
             ],
         ),
         Case(
