@@ -25,7 +25,7 @@ use vitals_prober::tally::Verdict;
 use vitals_prober::target::Pulse;
 
 use self::failover::{Pools, Why};
-use self::guard::Abstention;
+use self::guard::{Abstention, Unanswered};
 pub use self::rule::Rule;
 use crate::model::{Backend, EndpointGroup, Name, ProbedBy};
 
@@ -187,7 +187,7 @@ pub struct ServiceView {
     pub routing: Routing,
     /// Why.
     pub why: Why,
-    /// Since when the routing is so; `None` before it was decided for the first time.
+    /// Since when its status and the kind of `why` are so; `None` before that was decided for the first time.
     pub since: Option<SystemTime>,
     /// How its pools stand.
     pub pools: Pools,
@@ -195,9 +195,33 @@ pub struct ServiceView {
     pub pinned: usize,
     /// The vantages that abstain from voting on its endpoints (semantics V5).
     pub abstaining: Vec<Arc<Abstention>>,
+    /// Canaries of its guard that were tried and have never answered (semantics V5).
+    pub unanswered: Vec<Unanswered>,
     /// Its endpoints in the order of the configuration, then those that are leaving. One that nothing was said of is the
     /// same value as in the view before.
     pub endpoints: Vec<Arc<EndpointView>>,
+}
+
+impl ServiceView {
+    /// What people are told of it as a whole (semantics S5). HEALTHY: an endpoint is; UNHEALTHY: none is; PROBING: none is
+    /// known to be, and some are not judged; DRAINING: none takes new requests; DISABLED: there is no check; UNKNOWN:
+    /// there is no endpoint, or only Envoys check them.
+    #[must_use]
+    pub fn status(&self) -> DetailedStatus {
+        for uniform in [DetailedStatus::Unknown, DetailedStatus::Disabled] {
+            // S5: also of none.
+            if self.endpoints.iter().all(|e| e.detailed == uniform) {
+                return uniform;
+            }
+        }
+        let pools = &self.pools;
+        match (pools.healthy(), pools.unjudged(), pools.counted()) {
+            (1.., ..) if !self.held => DetailedStatus::Healthy,
+            (_, _, 0) => DetailedStatus::Draining,
+            (0, 0, _) => DetailedStatus::Unhealthy,
+            _ => DetailedStatus::Probing,
+        }
+    }
 }
 
 /// The health of one endpoint of one service.
@@ -289,7 +313,7 @@ pub struct Transition {
     pub rule: Rule,
 }
 
-/// The routing of a service has changed (semantics H2, H3, H6).
+/// The routing of a service has changed, or requests to it are refused now, or no longer (semantics H2, H3, H5, H6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rerouting {
     /// The service.
@@ -298,8 +322,18 @@ pub struct Rerouting {
     pub from: Routing,
     /// What it is.
     pub to: Routing,
+    /// Why it was so.
+    pub was: Why,
     /// Why.
     pub why: Why,
+}
+
+impl Rerouting {
+    /// What is over by it, for people; `None` where that needs no words.
+    #[must_use]
+    pub fn ending(&self) -> Option<&'static str> {
+        self.was.ending().filter(|_| !self.was.is_like(&self.why))
+    }
 }
 
 /// Semantics V1: how long a vote is fresh after the last judged probe.

@@ -38,9 +38,11 @@ pub struct Service {
     pub active_pool: String,
     /// Whether all endpoints share the traffic because none is healthy (semantics H3, H6).
     pub open: bool,
+    /// Whether requests are refused because no endpoint is healthy (semantics H3, H5).
+    pub refused: bool,
     /// Why traffic goes where it goes.
     pub rule: String,
-    /// Since when it does; RFC 3339 UTC.
+    /// Since when it has this status and this rule, but for the rule's numbers; RFC 3339 UTC.
     pub since: Option<String>,
     /// The primary backends; without failover backends, all.
     pub primary: PoolStanding,
@@ -50,6 +52,8 @@ pub struct Service {
     pub pinned: usize,
     /// Who abstains from voting on its endpoints, since when and why (semantics V5).
     pub abstaining: Vec<String>,
+    /// Canaries of its guard that have never answered, a sentence each (semantics V5).
+    pub silent_canaries: Vec<String>,
 }
 
 /// How a pool stands; only endpoints that may get new requests are counted (semantics H2).
@@ -227,7 +231,7 @@ fn service(name: &str, view: &ServiceView) -> Service {
     };
     let in_failover = |endpoint: &std::sync::Arc<EndpointView>| endpoint.pool == Pool::Failover;
     let has_failover = view.endpoints.iter().any(in_failover);
-    let status = service_status(view);
+    let status = view.status().as_str();
     // What this server knows nothing of counts as healthy for it (H1), which would read like a finding here.
     let rule = match status == DetailedStatus::Unknown.as_str() && !view.endpoints.is_empty() {
         true => Rule::EnvoysOnly.to_string(),
@@ -239,34 +243,15 @@ fn service(name: &str, view: &ServiceView) -> Service {
         held: view.held,
         active_pool: view.routing.active.as_str().into(),
         open: view.routing.open,
+        refused: !view.held && view.why.is_refusal(),
         rule,
         since: view.since.map(rfc3339),
         primary: standing(Pool::Primary),
         failover: has_failover.then(|| standing(Pool::Failover)),
         pinned: view.pinned,
         abstaining: view.abstaining.iter().map(ToString::to_string).collect(),
+        silent_canaries: view.unanswered.iter().map(ToString::to_string).collect(),
     }
-}
-
-fn service_status(view: &ServiceView) -> &'static str {
-    let all = |detailed| view.endpoints.iter().all(|e| e.detailed == detailed);
-    for uniform in [DetailedStatus::Unknown, DetailedStatus::Disabled] {
-        // S5: also of none.
-        if all(uniform) {
-            return uniform.as_str();
-        }
-    }
-    let detailed = match (
-        view.pools.healthy(),
-        view.pools.unjudged(),
-        view.pools.counted(),
-    ) {
-        (1.., ..) if !view.held => DetailedStatus::Healthy,
-        (_, _, 0) => DetailedStatus::Draining,
-        (0, 0, _) => DetailedStatus::Unhealthy,
-        _ => DetailedStatus::Probing,
-    };
-    detailed.as_str()
 }
 
 /// `/v1/endpoints` of a view, as it is at `now`.
@@ -411,17 +396,18 @@ mod tests {
             pinned: None,
             votes: Box::default(),
         };
-        service_status(&ServiceView {
+        let view = ServiceView {
             held,
             pools,
             endpoints: vec![endpoint.into()],
             ..ServiceView::default()
-        })
+        };
+        view.status().as_str()
     }
 
     #[test]
     fn s5_a_service_is_what_its_endpoints_allow() {
-        assert_eq!(service_status(&ServiceView::default()), "UNKNOWN");
+        assert_eq!(ServiceView::default().status().as_str(), "UNKNOWN");
         assert_eq!(status(1, 0, 3, false), "HEALTHY");
         assert_eq!(status(0, 0, 3, false), "UNHEALTHY");
         assert_eq!(status(0, 1, 3, false), "PROBING");

@@ -142,14 +142,19 @@ fn of_services(services: &[Service]) -> String {
         format!("{}/{} healthy{unjudged}", pool.healthy, pool.counted)
     };
     for service in services {
+        let failover = service.failover.as_ref();
+        let counted = service.primary.counted + failover.map_or(0, |pool| pool.counted);
+        let nobody = counted == 0;
         let traffic = match (service.held, service.open) {
             (true, _) => "HELD",
             (_, true) => "ALL",
+            _ if service.refused || nobody => "NONE",
             _ => &service.active_pool,
         };
         let abstaining = service
             .abstaining
             .iter()
+            .chain(&service.silent_canaries)
             .map(|text| format!("V5 guard: {text}"));
         let why: Vec<String> = std::iter::once(service.rule.clone())
             .chain(abstaining)

@@ -21,6 +21,7 @@
 
 mod adopt;
 mod ballots;
+mod canaries;
 mod evaluate;
 mod guards;
 mod member;
@@ -43,7 +44,7 @@ use self::ballots::{Ballot, Watch};
 use self::guards::{Guards, Happened};
 use self::reasons::Reasons;
 use super::failover::Pools;
-use super::guard::Event;
+use super::guard::{Event, Unanswered};
 use super::{HealthView, Now, Pool, Rerouting, ServiceView, Transition};
 use crate::model::{EndpointGroup, Name, ProbedBy, Service};
 use crate::plan::Place;
@@ -60,6 +61,8 @@ pub struct TargetRecord {
     pub since: SystemTime,
     /// What the probe met that made it.
     pub reason: Option<Arc<Reason>>,
+    /// Whether no probe has passed since the target came; only of interest for canaries (semantics V5).
+    pub never_passed: bool,
 }
 
 /// The published status of an endpoint, as it outlives the process.
@@ -75,12 +78,12 @@ pub struct EndpointRecord {
     pub key: Option<StateKey>,
 }
 
-/// Where the traffic of a service with failover backends goes, as it outlives the process.
+/// Where the traffic of a service goes, as it outlives the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceRecord {
-    /// The pool that takes it.
+    /// The pool that takes it; without failover backends, the primaries.
     pub active: Pool,
-    /// Since when.
+    /// Since when the service stands as it does.
     pub since: SystemTime,
 }
 
@@ -127,6 +130,8 @@ pub struct Update {
     pub pinned_now: Vec<(Name, usize)>,
     /// Vantages that start or end to abstain (semantics V5).
     pub guards: Vec<Event>,
+    /// Canaries that were tried and have never answered (semantics V5): one event each.
+    pub unanswered: Vec<Unanswered>,
     /// Services whose traffic goes elsewhere now (semantics H2, H3, H6): one event each.
     pub rerouted: Vec<Rerouting>,
 }
@@ -147,10 +152,11 @@ struct ServiceState {
     counts: Counts,
     /// Which guard watches who judges it; `None`: no prober does.
     policy: Option<usize>,
-    /// The pool that takes traffic, since when, and whether that has been decided since the server started.
+    /// The pool that takes traffic, and whether that has been decided since the server started.
     active: Pool,
-    routed_since: Option<SystemTime>,
     routed: bool,
+    /// How it stood before the server started, until it is decided.
+    remembered: Option<ServiceRecord>,
     /// Until when its load assignment may be held; `None` once it was released.
     hold_until: Option<Instant>,
     doubt_reported: bool,
@@ -293,6 +299,8 @@ impl Registry {
             let (services, watches) = (&self.services, &self.watches);
             let happened = self.guards.heed(key, vantage, turn, services, watches, now);
             self.happened(happened);
+            let happened = self.guards.heed_canary(&key, &self.watches, now);
+            self.happened(happened);
         }
     }
 
@@ -337,12 +345,18 @@ impl Registry {
 
     /// Whoever abstains, or does not any more, changes the count of all that share the guard.
     fn happened(&mut self, happened: Vec<Happened>) {
+        let mut policies = self.guards.take_touched();
         for (policy, event) in happened {
-            let services = self.services.iter();
-            for (name, _) in services.filter(|(_, state)| state.policy == Some(policy)) {
-                self.touched.insert(name.clone(), Scope::All);
-            }
+            policies.insert(policy);
             self.guard_events.push(event);
+        }
+        if policies.is_empty() {
+            return;
+        }
+        let concerned =
+            |state: &ServiceState| state.policy.is_some_and(|at| policies.contains(&at));
+        for (name, _) in self.services.iter().filter(|(_, state)| concerned(state)) {
+            self.touched.insert(name.clone(), Scope::All);
         }
     }
 
@@ -389,15 +403,15 @@ impl Registry {
             let Some(state) = self.services.get_mut(&name) else {
                 continue;
             };
-            let abstaining = guards.abstaining(state.policy);
+            let doubts = guards.doubts(state.policy);
             let votes = |key: &StateKey| {
                 let watch = watches.get(key);
                 watch
-                    .map(|watch| watch.votes(&abstaining))
+                    .map(|watch| watch.votes(&doubts.abstaining))
                     .unwrap_or_default()
             };
             let times = |key: &StateKey, vantage: &str| watches.get(key)?.times(vantage);
-            let mut evaluation = state.evaluate(&scope, votes, times, &abstaining, now);
+            let mut evaluation = state.evaluate(&scope, votes, times, &doubts, now);
             self.changes.append(&mut evaluation.changes);
             update.transitions.append(&mut evaluation.transitions);
             update.evaluated += evaluation.evaluated;
@@ -418,6 +432,7 @@ impl Registry {
             }
         }
         update.guards = std::mem::take(&mut self.guard_events);
+        update.unanswered = self.guards.take_unanswered();
         update.changes = std::mem::take(&mut self.changes);
         update
     }
