@@ -27,7 +27,7 @@ use vitals_prober::target::Pulse;
 use self::failover::{Pools, Why};
 use self::guard::{Abstention, Unanswered};
 pub use self::rule::Rule;
-use crate::model::{Backend, EndpointGroup, Name, ProbedBy};
+use crate::model::{Backend, EndpointGroup, Name, ProbedBy, Service};
 
 /// The two clocks, read together at the edge.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +174,6 @@ pub struct Routing {
     /// The pool that takes traffic.
     pub active: Pool,
     /// Whether all endpoints share the traffic because none is healthy: FAIL_OPEN, or the last resort over both pools.
-    /// While it holds, endpoints that drain or have no weight are not published (H6).
     pub open: bool,
 }
 
@@ -195,6 +194,9 @@ pub struct ServiceView {
     pub pinned: usize,
     /// The vantages that abstain from voting on its endpoints (semantics V5).
     pub abstaining: Vec<Arc<Abstention>>,
+    /// Whether endpoints that drain or have no weight are not published: an Envoy that is told of no healthy endpoint and
+    /// of no wish to refuse would send requests there (semantics H6; measured).
+    pub leaves_out_draining: bool,
     /// Canaries of its guard that were tried and have never answered (semantics V5).
     pub unanswered: Vec<Unanswered>,
     /// Its endpoints in the order of the configuration, then those that are leaving. One that nothing was said of is the
@@ -203,6 +205,25 @@ pub struct ServiceView {
 }
 
 impl ServiceView {
+    /// What [`ServiceView::leaves_out_draining`] has to be, after its routing and its endpoints.
+    #[must_use]
+    pub fn has_to_leave_out_draining(&self, service: &Service) -> bool {
+        let none_healthy = || {
+            let mut statuses = self.endpoints.iter().map(|endpoint| endpoint.status);
+            statuses.all(|status| status != Some(EdsStatus::Healthy))
+        };
+        self.routing.open || (!service.refuses_when_all_unhealthy() && none_healthy())
+    }
+
+    /// What EDS says of one of its endpoints; `None` where it is omitted.
+    #[must_use]
+    pub fn told_of(&self, endpoint: &EndpointView) -> Option<EdsStatus> {
+        let drains = endpoint.status == Some(EdsStatus::Draining) || endpoint.weight.is_none();
+        endpoint
+            .status
+            .filter(|_| !(self.leaves_out_draining && drains))
+    }
+
     /// What people are told of it as a whole (semantics S5). HEALTHY: an endpoint is; UNHEALTHY: none is; PROBING: none is
     /// known to be, and some are not judged; DRAINING: none takes new requests; DISABLED: there is no check; UNKNOWN:
     /// there is no endpoint, or only Envoys check them.
@@ -239,7 +260,7 @@ pub struct EndpointView {
     pub probe_address: Option<SocketAddr>,
     /// Its share of traffic, `capacity` included; `None` is none.
     pub weight: Option<u32>,
-    /// What EDS says; `None` is omitted.
+    /// What EDS says, where the service as a whole does not leave it out ([`ServiceView::told_of`]); `None` is omitted.
     pub status: Option<EdsStatus>,
     /// What people are told.
     pub detailed: DetailedStatus,

@@ -196,7 +196,7 @@ fn each_reason_to_be_out_of_rotation_is_named() {
             well,
             &[
                 "UNKNOWN",
-                " yes ",
+                " by Envoys ",
                 "H1 only Envoys check it, each for itself",
             ],
         ),

@@ -158,7 +158,7 @@ impl ServiceState {
         evaluation.newly_pinned = if pinned > pinned_before { pinned } else { 0 };
         evaluation.pinned_now = (pinned != pinned_before).then_some(pinned);
         evaluation.unpinned = pinned_before > 0 && pinned == 0;
-        let view = ServiceView {
+        let mut view = ServiceView {
             held,
             routing: choice.routing,
             why: choice.why,
@@ -166,9 +166,11 @@ impl ServiceState {
             pools: self.counts.pools,
             pinned,
             abstaining: doubts.abstaining.clone(),
+            leaves_out_draining: false,
             unanswered: doubts.unanswered.clone(),
             endpoints,
         };
+        view.leaves_out_draining = view.has_to_leave_out_draining(&service);
         self.show(view, now, &mut evaluation);
         evaluation
     }

@@ -277,6 +277,30 @@ fn a_service_stands_since_its_status_or_the_kind_of_its_rule_changed_also_over_a
     assert_eq!(again.view("shop").since, Some(again.now.wall));
 }
 
+#[test]
+fn h6_while_it_is_open_eds_does_not_have_draining_endpoints_and_the_api_says_so() {
+    let edit = |service: &mut Service| service.when_all_unhealthy = WhenAllUnhealthy::FailOpen;
+    let draining = "{ address: 127.0.0.12, port: 80, state: DRAINING }";
+    let weightless = "{ address: 127.0.0.13, port: 80, weight: 0 }";
+    let yaml = yaml(&[EA, draining, weightless]);
+    let mut bench = Bench::edited(&yaml, edit, Records::default());
+    for address in [A, B, "127.0.0.13:80"] {
+        bench.probe(address, Pass);
+    }
+    let told = |bench: &Bench| {
+        let view = bench.registry.view();
+        let endpoints = crate::admin::api::endpoints(&view, bench.now.mono);
+        let statuses = endpoints.map(|e| e.status.unwrap_or_else(|| "-".into()));
+        statuses.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&bench), ["HEALTHY", "DRAINING", "DRAINING"]);
+    bench.down(A);
+    assert_eq!(told(&bench), ["TIMEOUT", "-", "-"]);
+    assert_eq!(bench.status(B), DRAINING, "what people are told stays");
+    bench.up(A);
+    assert_eq!(told(&bench), ["HEALTHY", "DRAINING", "DRAINING"]);
+}
+
 proptest! {
     /// The counts that are kept are those of the views, whatever happens.
     #[test]
