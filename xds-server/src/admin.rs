@@ -106,7 +106,8 @@ async fn endpoints(State(admin): State<Admin>) -> Response {
 
 async fn services(State(admin): State<Admin>) -> Json<Vec<api::Service>> {
     let view = Arc::clone(&admin.health.borrow());
-    Json(api::services(&view))
+    let model = Arc::clone(&admin.models.borrow());
+    Json(api::services(&view, &model.fleets))
 }
 
 async fn clients(State(admin): State<Admin>) -> Json<Vec<api::Client>> {

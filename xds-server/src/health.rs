@@ -25,9 +25,9 @@ use vitals_prober::tally::Verdict;
 use vitals_prober::target::Pulse;
 
 use self::failover::{Pools, Why};
-use self::guard::Abstention;
+use self::guard::{Abstention, Unanswered};
 pub use self::rule::Rule;
-use crate::model::{Backend, EndpointGroup, Name, ProbedBy};
+use crate::model::{Backend, EndpointGroup, Name, ProbedBy, Service};
 
 /// The two clocks, read together at the edge.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +174,6 @@ pub struct Routing {
     /// The pool that takes traffic.
     pub active: Pool,
     /// Whether all endpoints share the traffic because none is healthy: FAIL_OPEN, or the last resort over both pools.
-    /// While it holds, endpoints that drain or have no weight are not published (H6).
     pub open: bool,
 }
 
@@ -187,7 +186,7 @@ pub struct ServiceView {
     pub routing: Routing,
     /// Why.
     pub why: Why,
-    /// Since when the routing is so; `None` before it was decided for the first time.
+    /// Since when its status and the kind of `why` are so; `None` before that was decided for the first time.
     pub since: Option<SystemTime>,
     /// How its pools stand.
     pub pools: Pools,
@@ -195,6 +194,11 @@ pub struct ServiceView {
     pub pinned: usize,
     /// The vantages that abstain from voting on its endpoints (semantics V5).
     pub abstaining: Vec<Arc<Abstention>>,
+    /// Whether endpoints that drain or have no weight are not published: an Envoy that is told of no healthy endpoint and
+    /// of no wish to refuse would send requests there (semantics H6; measured).
+    pub leaves_out_draining: bool,
+    /// Canaries of its guard that were tried and have never answered (semantics V5).
+    pub unanswered: Vec<Unanswered>,
     /// Its endpoints in the order of the configuration, then those that are leaving. One that nothing was said of is the
     /// same value as in the view before.
     pub endpoints: Vec<Arc<EndpointView>>,
@@ -218,6 +222,45 @@ impl ServiceView {
             open,
         }
     }
+
+    /// What [`ServiceView::leaves_out_draining`] has to be, after its routing and its endpoints.
+    #[must_use]
+    pub fn has_to_leave_out_draining(&self, service: &Service) -> bool {
+        let none_healthy = || {
+            let mut statuses = self.endpoints.iter().map(|endpoint| endpoint.status);
+            statuses.all(|status| status != Some(EdsStatus::Healthy))
+        };
+        self.routing.open || (!service.refuses_when_all_unhealthy() && none_healthy())
+    }
+
+    /// What EDS says of one of its endpoints; `None` where it is omitted.
+    #[must_use]
+    pub fn told_of(&self, endpoint: &EndpointView) -> Option<EdsStatus> {
+        let drains = endpoint.status == Some(EdsStatus::Draining) || endpoint.weight.is_none();
+        endpoint
+            .status
+            .filter(|_| !(self.leaves_out_draining && drains))
+    }
+
+    /// What people are told of it as a whole (semantics S5). HEALTHY: an endpoint is; UNHEALTHY: none is; PROBING: none is
+    /// known to be, and some are not judged; DRAINING: none takes new requests; DISABLED: there is no check; UNKNOWN:
+    /// there is no endpoint, or only Envoys check them.
+    #[must_use]
+    pub fn status(&self) -> DetailedStatus {
+        for uniform in [DetailedStatus::Unknown, DetailedStatus::Disabled] {
+            // S5: also of none.
+            if self.endpoints.iter().all(|e| e.detailed == uniform) {
+                return uniform;
+            }
+        }
+        let pools = &self.pools;
+        match (pools.healthy(), pools.unjudged(), pools.counted()) {
+            (1.., ..) if !self.held => DetailedStatus::Healthy,
+            (_, _, 0) => DetailedStatus::Draining,
+            (0, 0, _) => DetailedStatus::Unhealthy,
+            _ => DetailedStatus::Probing,
+        }
+    }
 }
 
 /// The health of one endpoint of one service.
@@ -235,7 +278,7 @@ pub struct EndpointView {
     pub probe_address: Option<SocketAddr>,
     /// Its share of traffic, `capacity` included; `None` is none.
     pub weight: Option<u32>,
-    /// What EDS says; `None` is omitted.
+    /// What EDS says, where the service as a whole does not leave it out ([`ServiceView::told_of`]); `None` is omitted.
     pub status: Option<EdsStatus>,
     /// What people are told.
     pub detailed: DetailedStatus,
@@ -310,7 +353,7 @@ pub struct Transition {
     pub rule: Rule,
 }
 
-/// The routing of a service has changed (semantics H2, H3, H6).
+/// The routing of a service has changed, or requests to it are refused now, or no longer (semantics H2, H3, H5, H6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rerouting {
     /// The service.
@@ -319,8 +362,18 @@ pub struct Rerouting {
     pub from: Routing,
     /// What it is.
     pub to: Routing,
+    /// Why it was so.
+    pub was: Why,
     /// Why.
     pub why: Why,
+}
+
+impl Rerouting {
+    /// What is over by it, for people; `None` where that needs no words.
+    #[must_use]
+    pub fn ending(&self) -> Option<&'static str> {
+        self.was.ending().filter(|_| !self.was.is_like(&self.why))
+    }
 }
 
 /// Semantics V1: how long a vote is fresh after the last judged probe.

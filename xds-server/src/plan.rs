@@ -16,7 +16,7 @@ use vitals_prober::target::{Names, StateKey};
 use crate::model::{AdminState, Model, Name};
 
 /// How often a canary is connected to, and how long that may take.
-const CANARY_INTERVAL: Duration = Duration::from_secs(1);
+const CANARY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// All that is probed.
 #[derive(Clone, Debug, Default)]
@@ -114,9 +114,11 @@ impl Plan {
     }
 }
 
-/// What a canary is asked: a TCP connection every second, within a second; two that fail, or pass, in a row decide. A
-/// vantage that is cut off knows it after 2 to 3 s, before a check of the default interval and threshold (5 s at the
-/// soonest) turns endpoints, and one lost packet says nothing. `None` never comes: the spec is a valid one.
+/// What a canary is asked: a TCP connection every half second, within half a second, which is enough for a round trip
+/// around the world; two that fail, or pass, in a row decide, so that one lost packet says nothing by itself. A vantage
+/// that is cut off knows it after 1 to 1.5 s, and its latest probes, which count when an endpoint turns, say so after 0.5
+/// to 1 s: before any check of an interval and timeout of 1 s can turn an endpoint. `None` never comes: the spec is a
+/// valid one.
 fn canary_check() -> Option<Arc<HealthCheck>> {
     let spec = HealthCheckSpec {
         check_interval: Some(CANARY_INTERVAL),
@@ -137,7 +139,7 @@ mod tests {
         let text = format!(
             "healthChecks:
 - {{ name: tcp, type: TCP }}
-- {{ name: canary, type: TCP, checkInterval: 1s, timeout: 1s }}
+- {{ name: canary, type: TCP, checkInterval: 500ms, timeout: 500ms }}
 endpointGroups:
 - {{ name: dc1, type: NON_GCP_PRIVATE_IP_PORT, endpoints: [{{ address: 10.0.0.1, port: 80 }}] }}
 - {{ name: dc2, type: GCE_VM_IP_PORT, endpoints: [{{ address: 10.0.0.2, port: 80 }}, {{ address: 10.0.0.3, port: 80, state: STOPPED }}] }}

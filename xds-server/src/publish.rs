@@ -268,6 +268,9 @@ fn report(update: &Update, metrics: &Metrics) {
             ),
         }
     }
+    for unanswered in &update.unanswered {
+        tracing::warn!(vantage = &*unanswered.vantage, canary = %unanswered.canary, "guard (V5): {unanswered}");
+    }
     for rerouting in &update.rerouted {
         log_rerouting(rerouting);
     }
@@ -278,13 +281,18 @@ fn log_rerouting(rerouting: &Rerouting) {
         service,
         from,
         to,
+        was: _,
         why,
     } = rerouting;
+    let over = rerouting
+        .ending()
+        .map(|over| format!("{over}: "))
+        .unwrap_or_default();
     let (was, is) = (from.active.as_str(), to.active.as_str());
     if from.active != to.active {
-        tracing::warn!(%service, previous = was, pool = is, open = to.open, rule = %why, "traffic goes from {was} to {is}: {why}");
+        tracing::warn!(%service, previous = was, pool = is, open = to.open, rule = %why, "traffic goes from {was} to {is}: {over}{why}");
     } else {
-        tracing::warn!(%service, pool = is, open = to.open, rule = %why, "traffic: {why}");
+        tracing::warn!(%service, pool = is, open = to.open, rule = %why, "traffic: {over}{why}");
     }
 }
 

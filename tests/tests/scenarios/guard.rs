@@ -43,11 +43,11 @@ fn v5_without_its_canary_a_vantage_abstains_until_it_answers(transport: Transpor
     let since = lab.vitals.endpoint(ill.name()).unwrap()["since"].clone();
     drop(alive);
     let guard = "V5 guard: embedded abstains since ";
-    let cause = "its canary does not answer";
+    let cause = format!("its canary {canary} does not answer");
     lab.vitals
-        .wait_for_line("shop", &["6/6 healthy", guard, cause]);
+        .wait_for_line("shop", &["6/6 healthy", guard, &cause]);
     let started = "its votes do not count, and what it turned is undone where no others decide";
-    lab.vitals.wait_for_log(&["guard (V5)", cause, started]);
+    lab.vitals.wait_for_log(&["guard (V5)", &cause, started]);
     lab.vitals.wait_for_line(
         "shop",
         &[

@@ -68,6 +68,20 @@ fn h10_each_fleet_goes_to_its_nearest_region_that_is_healthy(transport: Transpor
     let [east, west, south] = &backends[..] else {
         unreachable!()
     };
+    for (fleet, order) in [
+        ("edge", "east, west, then others"),
+        ("west", "west, east, then others"),
+    ] {
+        let words = ["(H10)", order, "Services: shop"];
+        let text = vitals.status().unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("fleet {fleet} ")));
+        assert!(
+            line.is_some_and(|line| words.iter().all(|word| line.contains(word))),
+            "{text}"
+        );
+    }
     go_to(0, east);
     go_to(1, west);
     east.become_(Mode::ProbeStatus(500));

@@ -196,7 +196,7 @@ fn each_reason_to_be_out_of_rotation_is_named() {
             well,
             &[
                 "UNKNOWN",
-                " yes ",
+                " by Envoys ",
                 "H1 only Envoys check it, each for itself",
             ],
         ),
@@ -234,7 +234,7 @@ fn each_reason_to_be_out_of_rotation_is_named() {
     }
     // Of services: where the traffic goes, and why.
     for (service, words) in [
-        ("words", &["PRIMARY", "no endpoint takes new requests"][..]),
+        ("words", &["NONE", "no endpoint takes new requests"][..]),
         (
             "home",
             &["PRIMARY", "H2 1 of 1 primaries healthy, one is enough"],
@@ -278,13 +278,13 @@ fn each_reason_to_be_out_of_rotation_is_named() {
         (
             "dropped",
             &[
-                "PRIMARY",
+                "NONE",
                 "H3 no endpoint of either pool is healthy: refused, dropTrafficIfUnhealthy",
             ],
         ),
         (
             "closed",
-            &["PRIMARY", "H5 no endpoint is healthy: refused, FAIL_CLOSED"],
+            &["NONE", "H5 no endpoint is healthy: refused, FAIL_CLOSED"],
         ),
         (
             "open",
@@ -293,7 +293,7 @@ fn each_reason_to_be_out_of_rotation_is_named() {
                 "H6 no endpoint is healthy: all share the traffic, FAIL_OPEN",
             ],
         ),
-        ("majority", &["PRIMARY", "0/2 healthy", "H5"]),
+        ("majority", &["NONE", "0/2 healthy", "H5"]),
         (
             "await",
             &["PRIMARY", "1/2 healthy (1 probing)", "1 of 2 healthy"],

@@ -3,6 +3,7 @@
 //! In: health views, rows of clients. Out: serialisable values. Field names are the contract.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -10,9 +11,8 @@ use vitals_prober::outcome;
 
 use crate::ads::clients;
 use crate::health::rule::rfc3339;
-use crate::health::{
-    DetailedStatus, EndpointView, HealthView, Pool, Routing, Rule, ServiceView, VoteView,
-};
+use crate::health::{DetailedStatus, EndpointView, HealthView, Pool, Rule, ServiceView, VoteView};
+use crate::model::{Fleet, Name};
 
 /// `/readyz`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,9 +38,11 @@ pub struct Service {
     pub active_pool: String,
     /// Whether all endpoints share the traffic because none is healthy (semantics H3, H6).
     pub open: bool,
+    /// Whether requests are refused because no endpoint is healthy (semantics H3, H5).
+    pub refused: bool,
     /// Why traffic goes where it goes.
     pub rule: String,
-    /// Since when it does; RFC 3339 UTC.
+    /// Since when it has this status and this rule, but for the rule's numbers; RFC 3339 UTC.
     pub since: Option<String>,
     /// The primary backends; without failover backends, all.
     pub primary: PoolStanding,
@@ -50,6 +52,20 @@ pub struct Service {
     pub pinned: usize,
     /// Who abstains from voting on its endpoints, since when and why (semantics V5).
     pub abstaining: Vec<String>,
+    /// The order of regions by fleet (semantics H10): of the endpoints that take traffic, the Envoys of these fleets use those
+    /// of the first region that has a healthy one, which is not in `takesTraffic`.
+    pub region_order: Vec<RegionOrder>,
+    /// Canaries of its guard that have never answered, a sentence each (semantics V5).
+    pub silent_canaries: Vec<String>,
+}
+
+/// The order in which regions take traffic of a fleet's Envoys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionOrder {
+    /// The fleet.
+    pub fleet: String,
+    /// Its `regionOrder`, nearest first; regions that are not in it come last.
+    pub order: Vec<String>,
 }
 
 /// How a pool stands; only endpoints that may get new requests are counted (semantics H2).
@@ -81,9 +97,11 @@ pub struct Endpoint {
     pub locality: Locality,
     /// The pool that it belongs to: PRIMARY or FAILOVER.
     pub pool: String,
-    /// What EDS says: HEALTHY, UNHEALTHY, TIMEOUT, DRAINING; `null` where it is omitted.
+    /// What EDS says: HEALTHY, UNHEALTHY, TIMEOUT, DRAINING; `null` where it is omitted, as DRAINING endpoints and those without
+    /// weight are while all others share the traffic (semantics H6).
     pub status: Option<String>,
-    /// Whether Envoys are told to send it new requests: its status, its pool and the service's routing in one word.
+    /// Whether Envoys are told to send it new requests: its status, its pool and the service's routing in one word. Where only
+    /// Envoys check it (`detailedStatus` UNKNOWN), each decides by what it finds.
     pub takes_traffic: bool,
     /// What people are told (semantics S5).
     pub detailed_status: String,
@@ -207,16 +225,20 @@ pub struct Nack {
     pub at: String,
 }
 
-/// `/v1/services` of a view.
+/// `/v1/services` of a view, and of the fleets that are told of it.
 #[must_use]
-pub fn services(view: &HealthView) -> Vec<Service> {
+pub fn services(view: &HealthView, fleets: &[Arc<Fleet>]) -> Vec<Service> {
     let services = view.services.iter();
     services
-        .map(|(name, view)| service(name.as_str(), view))
+        .map(|(name, view)| service(name, view, fleets))
         .collect()
 }
 
-fn service(name: &str, view: &ServiceView) -> Service {
+fn service(name: &Name, view: &ServiceView, fleets: &[Arc<Fleet>]) -> Service {
+    let told = fleets
+        .iter()
+        .filter(|fleet| !fleet.region_order.is_empty() && fleet.services.contains(name));
+    let order = |fleet: &Fleet| fleet.region_order.iter().map(|r| (**r).into()).collect();
     let standing = |pool| {
         let standing = view.pools.of(pool);
         PoolStanding {
@@ -225,48 +247,35 @@ fn service(name: &str, view: &ServiceView) -> Service {
             counted: standing.counted,
         }
     };
-    let in_failover = |endpoint: &std::sync::Arc<EndpointView>| endpoint.pool == Pool::Failover;
+    let in_failover = |endpoint: &Arc<EndpointView>| endpoint.pool == Pool::Failover;
     let has_failover = view.endpoints.iter().any(in_failover);
-    let status = service_status(view);
+    let status = view.status().as_str();
     // What this server knows nothing of counts as healthy for it (H1), which would read like a finding here.
     let rule = match status == DetailedStatus::Unknown.as_str() && !view.endpoints.is_empty() {
         true => Rule::EnvoysOnly.to_string(),
         false => view.why.to_string(),
     };
     Service {
-        service: name.into(),
+        service: name.to_string(),
         status: status.into(),
         held: view.held,
         active_pool: view.routing.active.as_str().into(),
         open: view.routing.open,
+        refused: !view.held && view.why.is_refusal(),
         rule,
         since: view.since.map(rfc3339),
         primary: standing(Pool::Primary),
         failover: has_failover.then(|| standing(Pool::Failover)),
         pinned: view.pinned,
         abstaining: view.abstaining.iter().map(ToString::to_string).collect(),
+        region_order: told
+            .map(|fleet| RegionOrder {
+                fleet: fleet.name.to_string(),
+                order: order(fleet),
+            })
+            .collect(),
+        silent_canaries: view.unanswered.iter().map(ToString::to_string).collect(),
     }
-}
-
-fn service_status(view: &ServiceView) -> &'static str {
-    let all = |detailed| view.endpoints.iter().all(|e| e.detailed == detailed);
-    for uniform in [DetailedStatus::Unknown, DetailedStatus::Disabled] {
-        // S5: also of none.
-        if all(uniform) {
-            return uniform.as_str();
-        }
-    }
-    let detailed = match (
-        view.pools.healthy(),
-        view.pools.unjudged(),
-        view.pools.counted(),
-    ) {
-        (1.., ..) if !view.held => DetailedStatus::Healthy,
-        (_, _, 0) => DetailedStatus::Draining,
-        (0, 0, _) => DetailedStatus::Unhealthy,
-        _ => DetailedStatus::Probing,
-    };
-    detailed.as_str()
 }
 
 /// `/v1/endpoints` of a view, as it is at `now`.
@@ -274,20 +283,15 @@ pub fn endpoints(view: &HealthView, now: Instant) -> impl Iterator<Item = Endpoi
     let of_services = view.services.clone().into_iter();
     of_services.flat_map(move |(name, service)| {
         let endpoints = service.endpoints.clone().into_iter();
-        let routing = (!service.held).then(|| service.followed());
-        endpoints.map(move |view| endpoint(name.as_str(), routing, &view, now))
+        endpoints.map(move |view| endpoint(name.as_str(), &service, &view, now))
     })
 }
 
-/// `routing` is `None` while the service is held: then no Envoy was told anything yet.
-fn endpoint(
-    service: &str,
-    routing: Option<Routing>,
-    view: &EndpointView,
-    now: Instant,
-) -> Endpoint {
+fn endpoint(name: &str, service: &ServiceView, view: &EndpointView, now: Instant) -> Endpoint {
+    // While the service is held, no Envoy was told anything yet.
+    let routing = (!service.held).then(|| service.followed());
     Endpoint {
-        service: service.into(),
+        service: name.into(),
         group: view.group.name.as_str().into(),
         address: view.address.ip().to_string(),
         port: view.address.port(),
@@ -297,7 +301,7 @@ fn endpoint(
             zone: (*view.group.locality.zone).into(),
         },
         pool: view.pool.as_str().into(),
-        status: view.status.map(|status| status.as_str().into()),
+        status: service.told_of(view).map(|status| status.as_str().into()),
         takes_traffic: routing.is_some_and(|routing| view.takes_traffic(routing)),
         detailed_status: view.detailed.as_str().into(),
         reason: view.reason.as_deref().map(reason),
@@ -411,17 +415,18 @@ mod tests {
             pinned: None,
             votes: Box::default(),
         };
-        service_status(&ServiceView {
+        let view = ServiceView {
             held,
             pools,
             endpoints: vec![endpoint.into()],
             ..ServiceView::default()
-        })
+        };
+        view.status().as_str()
     }
 
     #[test]
     fn s5_a_service_is_what_its_endpoints_allow() {
-        assert_eq!(service_status(&ServiceView::default()), "UNKNOWN");
+        assert_eq!(ServiceView::default().status().as_str(), "UNKNOWN");
         assert_eq!(status(1, 0, 3, false), "HEALTHY");
         assert_eq!(status(0, 0, 3, false), "UNHEALTHY");
         assert_eq!(status(0, 1, 3, false), "PROBING");

@@ -40,13 +40,14 @@ pub struct Source {
 /// A port that a source connects to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Destination {
-    /// PROBES or TRAFFIC; an Envoy probes where `probing.by` has ENVOYS.
+    /// PROBES, TRAFFIC, or CANARY: a canary of a guard, which a prober connects to (semantics V5). An Envoy probes where
+    /// `probing.by` has ENVOYS.
     pub purpose: String,
     /// TCP: so far nothing goes over another transport.
     pub protocol: String,
     /// The endpoints' port.
     pub port: u16,
-    /// The services whose endpoints have it; none for the canaries of a guard.
+    /// The services whose endpoints have it; of a canary, those whose guard names it.
     pub services: Vec<String>,
 }
 
@@ -85,16 +86,21 @@ fn probers(
     mut local: impl FnMut(IpAddr) -> Option<IpAddr>,
 ) -> Vec<Source> {
     let mut chosen: BTreeMap<IpAddr, Option<IpAddr>> = BTreeMap::new();
-    let mut by_source: BTreeMap<Option<IpAddr>, Ports> = BTreeMap::new();
+    // Of probes, and of canaries.
+    let mut by_source: BTreeMap<Option<IpAddr>, [Ports; 2]> = BTreeMap::new();
     let plan = Plan::new(model);
     let targets = plan.targets.into_values().map(|target| {
         let services = target.places.into_iter().map(|place| place.service);
-        (target.address, services.collect())
+        let services: Vec<Name> = services.collect();
+        (target.address, services, false)
     });
-    // A canary speaks for no service.
-    let canaries = plan.canaries.into_values();
-    let canaries = canaries.map(|canary| (canary.address, Vec::new()));
-    for (address, of) in targets.chain(canaries) {
+    let canaries = plan.canaries.into_values().map(|canary| {
+        let guards = model.services.values();
+        let named = guards.filter(|service| service.guard.canaries.contains(&canary.address));
+        let services = named.map(|service| service.name.clone()).collect();
+        (canary.address, services, true)
+    });
+    for (address, of, is_canary) in targets.chain(canaries) {
         let to = address.ip();
         let from = match fixed {
             // An endpoint of the other family cannot be probed from there.
@@ -102,16 +108,21 @@ fn probers(
             Some(fixed) => Some(fixed),
             None => *chosen.entry(to).or_insert_with(|| local(to)),
         };
-        let ports = by_source.entry(from).or_default();
+        let [probes, canaries] = by_source.entry(from).or_default();
+        let ports = if is_canary { canaries } else { probes };
         let services = ports.entry(address.port()).or_default();
         services.extend(of);
     }
-    let row = |(address, ports): (Option<IpAddr>, Ports)| Source {
-        kind: "PROBERS".into(),
-        name: EMBEDDED_VANTAGE.into(),
-        fleet: None,
-        address,
-        destinations: destinations("PROBES", &ports),
+    let row = |(address, [probes, canaries]): (Option<IpAddr>, [Ports; 2])| {
+        let mut all = destinations("PROBES", &probes);
+        all.extend(destinations("CANARY", &canaries));
+        Source {
+            kind: "PROBERS".into(),
+            name: EMBEDDED_VANTAGE.into(),
+            fleet: None,
+            address,
+            destinations: all,
+        }
     };
     by_source.into_iter().map(row).collect()
 }
@@ -200,7 +211,19 @@ fleets:
         let row = |row: &Source| {
             let ports = row.destinations.iter();
             let ports: Vec<_> = ports
-                .map(|to| format!("{}/{}={}", to.protocol, to.port, to.services.join("+")))
+                .map(|to| {
+                    let canary = if to.purpose == "CANARY" {
+                        "CANARY "
+                    } else {
+                        ""
+                    };
+                    format!(
+                        "{canary}{}/{}={}",
+                        to.protocol,
+                        to.port,
+                        to.services.join("+")
+                    )
+                })
                 .collect();
             let address = row
                 .address
@@ -226,7 +249,7 @@ fleets:
             text(&sources(&model(), None, &[], routes)),
             [
                 "PROBERS embedded -: TCP/80=c",
-                "PROBERS embedded 10.0.0.1: TCP/53= TCP/80=a+e TCP/9000=b",
+                "PROBERS embedded 10.0.0.1: TCP/80=a+e TCP/9000=b CANARY TCP/53=e",
                 "PROBERS embedded 172.16.0.1: TCP/81=a+e TCP/9000=b",
             ]
         );
@@ -241,12 +264,12 @@ fleets:
             text(&rows),
             [
                 "PROBERS embedded -: TCP/80=c",
-                "PROBERS embedded 10.0.0.9: TCP/53= TCP/80=a+e TCP/81=a+e TCP/9000=b",
+                "PROBERS embedded 10.0.0.9: TCP/80=a+e TCP/81=a+e TCP/9000=b CANARY TCP/53=e",
             ]
         );
         assert!(
             rows.iter()
-                .all(|row| { row.destinations.iter().all(|to| to.purpose == "PROBES") })
+                .all(|row| { row.destinations.iter().all(|to| to.purpose != "TRAFFIC") })
         );
     }
 

@@ -1,5 +1,6 @@
 //! `vitals status`: the tables of `/v1/services` and `/v1/endpoints`; as JSON, the latter.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::de::DeserializeOwned;
 
 use super::print;
-use crate::admin::api::{Endpoint, PoolStanding, Reason, Service, Vote};
+use crate::admin::api::{Endpoint, PoolStanding, Reason, RegionOrder, Service, Vote};
 
 /// How long the server may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,7 +86,7 @@ fn show(args: &StatusArgs) -> Result<String, ExitCode> {
     match args.output {
         Output::Table => {
             let services: Vec<Service> = fetch(&agent, args, "/v1/services")?;
-            Ok(of_services(&services) + "\n" + &of_endpoints(&endpoints))
+            Ok(of_services(&services) + "\n" + &of_endpoints(&endpoints) + &of_regions(&services))
         }
         Output::Json => match serde_json::to_string_pretty(&endpoints) {
             Ok(json) => Ok(json + "\n"),
@@ -142,14 +143,19 @@ fn of_services(services: &[Service]) -> String {
         format!("{}/{} healthy{unjudged}", pool.healthy, pool.counted)
     };
     for service in services {
+        let failover = service.failover.as_ref();
+        let counted = service.primary.counted + failover.map_or(0, |pool| pool.counted);
+        let nobody = counted == 0;
         let traffic = match (service.held, service.open) {
             (true, _) => "HELD",
             (_, true) => "ALL",
+            _ if service.refused || nobody => "NONE",
             _ => &service.active_pool,
         };
         let abstaining = service
             .abstaining
             .iter()
+            .chain(&service.silent_canaries)
             .map(|text| format!("V5 guard: {text}"));
         let why: Vec<String> = std::iter::once(service.rule.clone())
             .chain(abstaining)
@@ -192,10 +198,15 @@ fn of_endpoints(endpoints: &[Endpoint]) -> String {
             address,
             endpoint.detailed_status.clone(),
             endpoint.status.clone().unwrap_or_else(|| "-".into()),
-            match (endpoint.takes_traffic, endpoint.status.as_deref()) {
-                (true, _) => "yes".into(),
-                (false, Some("HEALTHY")) => "standby".into(),
-                (false, _) => "no".into(),
+            match (
+                endpoint.takes_traffic,
+                endpoint.status.as_deref(),
+                &*endpoint.detailed_status,
+            ) {
+                (_, Some("HEALTHY"), "UNKNOWN") => "by Envoys".into(),
+                (true, ..) => "yes".into(),
+                (false, Some("HEALTHY"), _) => "standby".into(),
+                (false, ..) => "no".into(),
             },
             endpoint.since.clone(),
             votes.join(" "),
@@ -204,6 +215,41 @@ fn of_endpoints(endpoints: &[Endpoint]) -> String {
         ]);
     }
     lines(&table, endpoints.is_empty().then_some("no endpoints"))
+}
+
+/// A line per fleet with an order of regions, which TRAFFIC cannot tell: it is the same for no two fleets.
+fn of_regions(services: &[Service]) -> String {
+    let mut fleets: BTreeMap<&str, (&[String], Vec<&str>)> = BTreeMap::new();
+    for service in services {
+        for RegionOrder { fleet, order } in &service.region_order {
+            let (_, told) = fleets.entry(fleet).or_insert((order, Vec::new()));
+            told.push(&service.service);
+        }
+    }
+    let line = |(fleet, (order, told)): (&str, (&[String], Vec<&str>))| {
+        format!(
+            "fleet {fleet} (H10): of the endpoints that take traffic, its Envoys use those of the first region that has a \
+             healthy one: {}, then others. Services: {}\n",
+            order.join(", "),
+            some(&told)
+        )
+    };
+    let lines: String = fleets.into_iter().map(line).collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\n{lines}"),
+    }
+}
+
+/// The first few names.
+fn some(names: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<&str> = names.iter().take(SHOWN).copied().collect();
+    let more = match names.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    format!("{}{more}", shown.join(", "))
 }
 
 fn lines(table: &Table, instead: Option<&str>) -> String {

@@ -19,7 +19,7 @@ const KEYS: &[&str] = &["by", "quorum", "vantages", "guard", "hds"];
 /// The keys of a backend's own block: the votes of all backends are counted alike.
 const BACKEND_KEYS: &[&str] = &["by"];
 
-/// Canaries of a guard, at most: each is one connection every second from every vantage.
+/// Canaries of a guard, at most: each is two connections every second from every vantage.
 const MAX_CANARIES: usize = 16;
 
 /// The block of a service.
@@ -230,7 +230,7 @@ fn read_canaries(item: &Item<'_>) -> Vec<SocketAddr> {
     }
     if written > MAX_CANARIES {
         item.error(format!(
-            "{written} canaries are too many; every vantage connects to each once a second, so name at most {MAX_CANARIES}"
+            "{written} canaries are too many; every vantage connects to each twice a second, so name at most {MAX_CANARIES}"
         ));
         canaries.clear();
     }

@@ -140,6 +140,38 @@ pub enum Why {
     FailClosed,
 }
 
+impl Why {
+    /// Whether requests are refused because no endpoint is healthy (semantics H3, H5).
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Dropped | Self::FailClosed)
+    }
+
+    /// What is over when it holds no more, for people; `None` where that needs no words.
+    #[must_use]
+    pub fn ending(&self) -> Option<&'static str> {
+        match self {
+            Self::FailClosed => Some("no longer refused (H5, FAIL_CLOSED)"),
+            Self::Dropped => Some("no longer refused (H3, dropTrafficIfUnhealthy)"),
+            Self::FailOpen => Some("no longer shared by all endpoints (H6, FAIL_OPEN)"),
+            Self::LastResort => {
+                Some("no longer shared by all endpoints of both pools as a last resort (H3)")
+            }
+            Self::Nobody
+            | Self::Healthy { .. }
+            | Self::Primaries { .. }
+            | Self::NowhereToGo { .. }
+            | Self::FailedOver { .. } => None,
+        }
+    }
+
+    /// Whether it is the same but for its numbers.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!               more than maxShare turned within the window, in ≥ 2 groups, and no other vantage agrees;
-//!               or no canary answers
+//!               or no canary answers by its verdict; at a turn, by its latest probe
 //!   TRUSTED ─────────────────────────────────────────────────────────────────────────────► ABSTAINS
 //!      ▲                                                                                       │
 //!      └── share below maxShare / 2 and a canary answers │ another agrees │ maxHold is over ◄──┘
@@ -20,6 +20,11 @@
 //! own, the fast ones of a lost network would have left the count before the slow ones turn, and a pool of both would
 //! never trip.
 //!
+//! **Canaries.** They are asked to tell a vantage that is cut off from endpoints that are down, and must be quicker than the
+//! checks: so when an endpoint turns, the latest probe of each is what counts, below its threshold too. A canary that has
+//! never answered since it was configured (an address mistyped, a port that nobody opens) says nothing of a network, and
+//! is left out until it has answered once; that it does not is told ([`Unanswered`]).
+//!
 //! **What was published before it trips.** Turns come one by one, and up to `maxShare` of them are published before the
 //! doubt arises. They are undone then: those endpoints go back to the status that they had before the window, wherever
 //! the votes that are left are too few to decide (V3). The vantage is doubted as a whole, and the turns that made it
@@ -33,7 +38,8 @@
 //!
 //! **Across a restart** nothing of a doubt is stored. What the vantage finds unhealthy while the fleet is told that it is
 //! healthy shows that there was one, and it goes on ([`Doubt::resume`]), with a new `maxHold`; silent canaries are
-//! looked at before anything is published. Turns that were published before the restart count no more.
+//! looked at before anything is published, and until each canary has been tried once, no vote turns an endpoint that is
+//! served as healthy. Turns that were published before the restart count no more.
 //!
 //! **What is believed is not counted again.** When another vantage agrees or `maxHold` is over, the turns so far are
 //! believed and forgotten, and canaries that are still silent are disregarded until one has answered. So a doubt does
@@ -47,7 +53,7 @@ use std::time::{Duration, Instant};
 
 use vitals_prober::target::StateKey;
 
-pub use self::event::{Abstention, Cause, End, Event};
+pub use self::event::{Abstention, Cause, End, Event, Unanswered, Word};
 use super::Now;
 use super::quorum::share_of;
 use crate::model::{Guard, Name};
@@ -61,10 +67,10 @@ struct Turn {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Canaries {
-    /// There are none, not all have been tried yet, or one answers.
+    /// There are none, or one answers.
     Fine,
-    /// So many, and none answers.
-    Silent(usize),
+    /// None answers.
+    Silent,
     /// None answers, and that is disregarded until one does.
     Disregarded,
 }
@@ -184,21 +190,25 @@ impl Doubt {
         self.end_if_recovered()
     }
 
-    /// How many canaries there are, and whether none of them answers.
-    pub fn canaries(&mut self, of: usize, silent: bool, now: Now) -> Option<Event> {
-        self.canaries = match (silent, self.canaries) {
-            (true, Canaries::Disregarded) => return None,
-            (true, _) => Canaries::Silent(of),
-            (false, _) => Canaries::Fine,
+    /// What its canaries say. `at_turn`: an endpoint has just turned from healthy; then the latest probe of each is enough.
+    pub fn canaries(&mut self, word: Word, at_turn: bool, now: Now) -> Option<Event> {
+        let silent = match word {
+            Word::Answer => {
+                self.canaries = Canaries::Fine;
+                return self.end_if_recovered();
+            }
+            Word::Failing(of) if at_turn => of,
+            Word::Silent(of) => of,
+            Word::Failing(_) | Word::Unclear => return None,
         };
-        if !self.policy.enabled {
+        if self.canaries == Canaries::Disregarded {
             return None;
         }
-        match (self.canaries, &self.holding) {
-            (Canaries::Silent(of), None) => Some(self.start(Cause::Canaries { of }, now)),
-            (Canaries::Fine, Some(_)) => self.end_if_recovered(),
-            _ => None,
+        self.canaries = Canaries::Silent;
+        if !self.policy.enabled || self.holding.is_some() {
+            return None;
         }
+        Some(self.start(Cause::Canaries { of: silent }, now))
     }
 
     /// Lets time pass. `agrees` is asked while the vantage abstains and something has turned.
@@ -227,7 +237,7 @@ impl Doubt {
     /// Whether none of its canaries answers.
     #[must_use]
     pub fn has_silent_canaries(&self) -> bool {
-        matches!(self.canaries, Canaries::Silent(_) | Canaries::Disregarded)
+        matches!(self.canaries, Canaries::Silent | Canaries::Disregarded)
     }
 
     /// The endpoints that turned and have not come back.
@@ -271,7 +281,7 @@ impl Doubt {
     }
 
     fn end_if_recovered(&mut self) -> Option<Event> {
-        if self.is_recovered() && !matches!(self.canaries, Canaries::Silent(_)) {
+        if self.is_recovered() && self.canaries != Canaries::Silent {
             return self.end(End::Recovered {
                 turned: self.turned.len(),
                 of: self.total,
@@ -294,7 +304,7 @@ impl Doubt {
         self.turned.clear();
         self.order.clear();
         self.groups.clear();
-        if let Canaries::Silent(_) = self.canaries {
+        if self.canaries == Canaries::Silent {
             self.canaries = Canaries::Disregarded;
         }
     }

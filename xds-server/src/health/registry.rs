@@ -21,6 +21,7 @@
 
 mod adopt;
 mod ballots;
+mod canaries;
 mod evaluate;
 mod guards;
 mod member;
@@ -67,10 +68,11 @@ struct ServiceState {
     counts: Counts,
     /// Which guard watches who judges it; `None`: no prober does.
     policy: Option<usize>,
-    /// The pool that takes traffic, since when, and whether that has been decided since the server started.
+    /// The pool that takes traffic, and whether that has been decided since the server started.
     active: Pool,
-    routed_since: Option<SystemTime>,
     routed: bool,
+    /// How it stood before the server started, until it is decided.
+    remembered: Option<ServiceRecord>,
     /// Until when its load assignment may be held; `None` once it was released.
     hold_until: Option<Instant>,
     doubt_reported: bool,
@@ -213,6 +215,8 @@ impl Registry {
             let (services, watches) = (&self.services, &self.watches);
             let happened = self.guards.heed(key, vantage, turn, services, watches, now);
             self.happened(happened);
+            let happened = self.guards.heed_canary(&key, &self.watches, now);
+            self.happened(happened);
         }
     }
 
@@ -257,12 +261,18 @@ impl Registry {
 
     /// Whoever abstains, or does not any more, changes the count of all that share the guard.
     fn happened(&mut self, happened: Vec<Happened>) {
+        let mut policies = self.guards.take_touched();
         for (policy, event) in happened {
-            let services = self.services.iter();
-            for (name, _) in services.filter(|(_, state)| state.policy == Some(policy)) {
-                self.touched.insert(name.clone(), Scope::All);
-            }
+            policies.insert(policy);
             self.guard_events.push(event);
+        }
+        if policies.is_empty() {
+            return;
+        }
+        let concerned =
+            |state: &ServiceState| state.policy.is_some_and(|at| policies.contains(&at));
+        for (name, _) in self.services.iter().filter(|(_, state)| concerned(state)) {
+            self.touched.insert(name.clone(), Scope::All);
         }
     }
 
@@ -309,15 +319,15 @@ impl Registry {
             let Some(state) = self.services.get_mut(&name) else {
                 continue;
             };
-            let abstaining = guards.abstaining(state.policy);
+            let doubts = guards.doubts(state.policy);
             let votes = |key: &StateKey| {
                 let watch = watches.get(key);
                 watch
-                    .map(|watch| watch.votes(&abstaining))
+                    .map(|watch| watch.votes(&doubts.abstaining))
                     .unwrap_or_default()
             };
             let times = |key: &StateKey, vantage: &str| watches.get(key)?.times(vantage);
-            let mut evaluation = state.evaluate(&scope, votes, times, &abstaining, now);
+            let mut evaluation = state.evaluate(&scope, votes, times, &doubts, now);
             self.changes.append(&mut evaluation.changes);
             update.transitions.append(&mut evaluation.transitions);
             update.evaluated += evaluation.evaluated;
@@ -338,6 +348,7 @@ impl Registry {
             }
         }
         update.guards = std::mem::take(&mut self.guard_events);
+        update.unanswered = self.guards.take_unanswered();
         update.changes = std::mem::take(&mut self.changes);
         update
     }

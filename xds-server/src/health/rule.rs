@@ -67,6 +67,8 @@ pub enum Rule {
     /// Semantics V5: too few votes count because this vantage, among others perhaps, is doubted; the status from before
     /// the doubt stays.
     Guarded(Arc<Abstention>),
+    /// Semantics V5: after a restart no vote of this vantage takes an endpoint out before its canaries have been tried.
+    CanariesFirst(Arc<str>),
     /// Semantics V8: the present check has not judged yet, or the endpoint came back while it was draining; the status
     /// before stays.
     PreviousCheck,
@@ -130,6 +132,10 @@ impl fmt::Display for Rule {
                 "V3 {fresh} of {assigned} votes are fresh, too few; a first status by the last of each vantage"
             ),
             Self::Guarded(abstention) => write!(f, "V5 guard: {abstention}; the status stays"),
+            Self::CanariesFirst(vantage) => write!(
+                f,
+                "V5 guard: {vantage} has not tried all of its canaries since the server started; the status stays"
+            ),
             Self::PreviousCheck => f.write_str(
                 "V8 not judged yet since the check or the endpoint came: the status before stays",
             ),

@@ -79,7 +79,12 @@ fn causes() -> Vec<Cause> {
     match turned {
         Cause::Turned { .. } | Cause::Canaries { .. } => {}
     }
-    vec![turned, Cause::Canaries { of: 1 }, Cause::Canaries { of: 2 }]
+    let canaries = |addresses: &[&str]| {
+        let of = addresses.iter().map(|address| address.parse().unwrap());
+        Cause::Canaries { of: of.collect() }
+    };
+    let (one, two) = (["192.0.2.1:443"], ["192.0.2.1:443", "192.0.2.2:443"]);
+    vec![turned, canaries(&one), canaries(&two)]
 }
 
 #[test]
@@ -106,6 +111,7 @@ fn the_page_shows_every_rule() {
             fresh: 1,
             assigned: 3,
         },
+        Rule::CanariesFirst(NAME.into()),
         Rule::PreviousCheck,
         Rule::AwaitingFirstSuccess,
         Rule::BenefitOfDoubt,
@@ -132,6 +138,7 @@ fn the_page_shows_every_rule() {
             | Rule::Pinned { .. }
             | Rule::LastKnown { .. }
             | Rule::Guarded(_)
+            | Rule::CanariesFirst(_)
             | Rule::PreviousCheck
             | Rule::AwaitingFirstSuccess
             | Rule::BenefitOfDoubt

@@ -39,20 +39,15 @@ const METADATA_KEY: &str = "vitals";
 #[must_use]
 pub fn assignment(service: &Service, view: &ServiceView, region_order: &[Arc<str>]) -> Resource {
     let envoys = envoys_check(service);
-    let panics = view.routing.open || panics(service, view);
     // Endpoints of the same rank and locality stand together, localities in the order of their names, so that the same
     // content has the same bytes.
     let mut localities: BTreeMap<(Rank, &Locality), Vec<u8>> = BTreeMap::new();
     let mut metadata = LastMetadata::default();
     let mut one = Vec::new();
     for endpoint in &view.endpoints {
-        let Some(status) = endpoint.status else {
+        let Some(status) = view.told_of(endpoint) else {
             continue;
         };
-        // H6: Envoy's panic would serve them too.
-        if panics && (status == EdsStatus::Draining || endpoint.weight.is_none()) {
-            continue;
-        }
         one.clear();
         append_lb_endpoint(&mut one, endpoint, status, envoys, &mut metadata);
         let place = (rank(endpoint, view, region_order), &endpoint.group.locality);
@@ -166,13 +161,6 @@ fn rank(endpoint: &EndpointView, view: &ServiceView, region_order: &[Arc<str>]) 
         .iter()
         .position(|region| *region == endpoint.group.locality.region);
     (pool, region.unwrap_or(region_order.len()))
-}
-
-/// Whether an Envoy would send requests to endpoints that are DRAINING: it does when it is told of no healthy one and of
-/// no wish to refuse, also where only draining ones are left (measured).
-fn panics(service: &Service, view: &ServiceView) -> bool {
-    let healthy = Some(EdsStatus::Healthy);
-    !service.refuses_when_all_unhealthy() && view.endpoints.iter().all(|e| e.status != healthy)
 }
 
 /// The check that Envoys run.

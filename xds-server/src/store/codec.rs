@@ -19,6 +19,7 @@ pub(super) fn encode_target(record: &TargetRecord) -> Vec<u8> {
         tally: Some(wire::tally_to_proto(record.tally)),
         since_ms: to_ms(record.since),
         reason: record.reason.as_deref().map(wire::reason_to_proto),
+        never_passed: record.never_passed,
     }
     .encode_to_vec()
 }
@@ -29,6 +30,7 @@ pub(super) fn decode_target(bytes: &[u8]) -> Option<TargetRecord> {
         tally: wire::tally_from_proto(&state.tally?),
         since: from_ms(state.since_ms)?,
         reason: reason(state.reason.as_ref()),
+        never_passed: state.never_passed,
     })
 }
 
@@ -129,6 +131,7 @@ mod tests {
             tally,
             since,
             reason: reason.clone(),
+            never_passed: true,
         };
         assert_eq!(decode_target(&encode_target(&target)), Some(target));
         let key = Some(StateKey::from_bytes([7; 16]));

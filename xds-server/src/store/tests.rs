@@ -20,6 +20,7 @@ fn change(n: u8, verdict: Verdict) -> [Change; 2] {
         Change::Target(
             key,
             Some(TargetRecord {
+                never_passed: false,
                 tally,
                 since,
                 reason: None,

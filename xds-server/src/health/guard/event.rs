@@ -4,6 +4,7 @@
 //! show. Not here: when a vantage is doubted.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -32,7 +33,7 @@ impl Abstention {
 }
 
 /// Why a vantage is doubted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// It turned too many endpoints.
     Turned {
@@ -47,16 +48,52 @@ pub enum Cause {
     },
     /// None of its canaries answers.
     Canaries {
-        /// How many there are.
-        of: usize,
+        /// Those that have answered before.
+        of: Arc<[SocketAddr]>,
     },
 }
+
+/// What the canaries of a vantage say together. One that has never answered is not among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// One answers, by its verdict and its latest probe; or there is none.
+    Answer,
+    /// Neither: some are between two verdicts.
+    Unclear,
+    /// The latest probe of each of these failed, not all of them to their threshold.
+    Failing(Arc<[SocketAddr]>),
+    /// None of these answers, by its verdict.
+    Silent(Arc<[SocketAddr]>),
+}
+
+/// A canary that a vantage has tried, and that has never answered it since it was configured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unanswered {
+    /// Who tries.
+    pub vantage: Arc<str>,
+    /// What does not answer.
+    pub canary: SocketAddr,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the canary {} of {} has never answered since it was configured; check the address. The guard does without it \
+             until it has answered once",
+            self.canary, self.vantage
+        )
+    }
+}
+
+/// How many canaries an abstention names.
+const NAMED: usize = 4;
 
 impl fmt::Display for Abstention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = rfc3339(self.since);
         write!(f, "{} abstains since {since}, ", self.vantage)?;
-        match self.cause {
+        match &self.cause {
             Cause::Turned {
                 turned,
                 of,
@@ -67,8 +104,15 @@ impl fmt::Display for Abstention {
                 "it turned {turned} of {of} endpoints in {groups} groups from healthy within {} s",
                 window.as_secs_f64()
             ),
-            Cause::Canaries { of: 1 } => f.write_str("its canary does not answer"),
-            Cause::Canaries { of } => write!(f, "none of its {of} canaries answers"),
+            Cause::Canaries { of } => {
+                let named: Vec<String> = of.iter().take(NAMED).map(ToString::to_string).collect();
+                let named = named.join(", ");
+                let more = if of.len() > NAMED { ", …" } else { "" };
+                match of.len() {
+                    1 => write!(f, "its canary {named} does not answer"),
+                    n => write!(f, "none of its {n} canaries answers ({named}{more})"),
+                }
+            }
         }
     }
 }

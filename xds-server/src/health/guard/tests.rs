@@ -62,7 +62,14 @@ impl Bench {
     }
 
     fn canaries(&mut self, silent: bool) {
-        self.events.extend(self.doubt.canaries(2, silent, self.now));
+        let of = ["127.0.9.1:1", "127.0.9.2:1"].map(|address| address.parse().unwrap());
+        let word = if silent {
+            Word::Silent(of.into())
+        } else {
+            Word::Answer
+        };
+        self.events
+            .extend(self.doubt.canaries(word, false, self.now));
     }
 
     fn abstains(&self) -> bool {

@@ -90,9 +90,7 @@ impl Registry {
         self.services.retain(|name, state| {
             let stays = model.services.contains_key(name);
             if !stays {
-                if state.service.failover.is_some() {
-                    changes.push(Change::Service(name.clone(), None));
-                }
+                changes.push(Change::Service(name.clone(), None));
                 let members = state.take_members();
                 let published = members.filter(|(_, known)| known.published.is_some());
                 let leaving = std::mem::take(&mut state.leaving).into_iter();
@@ -121,15 +119,12 @@ impl Registry {
             .or_insert_with(|| ServiceState::new(service));
         let mut known: HashMap<SocketAddr, Known> = state.take_members().collect();
         state.announce_removals(service, &mut known, now);
-        let remembered_pool = remembered.services.remove(name);
-        if service.failover.is_some() {
-            if let Some(record) = remembered_pool.filter(|_| !state.routed) {
-                state.active = record.active;
-                state.routed_since = Some(record.since);
-            }
-        } else if state.service.failover.is_some() || remembered_pool.is_some() {
+        if let Some(record) = remembered.services.remove(name) {
+            state.active = record.active;
+            state.remembered = Some(record);
+        }
+        if service.failover.is_none() {
             state.active = Pool::Primary;
-            self.changes.push(Change::Service(name.clone(), None));
         }
         state.service = Arc::clone(service);
         let mut any_heard_of = false;
@@ -205,6 +200,7 @@ impl Registry {
                         .state(),
                     since: now.wall,
                     reason: None,
+                    never_passed: true,
                 })
             };
             let mut watch = before
@@ -267,8 +263,8 @@ impl ServiceState {
             counts: Counts::default(),
             policy: None,
             active: Pool::Primary,
-            routed_since: None,
             routed: false,
+            remembered: None,
             hold_until: None,
             doubt_reported: false,
             view: Arc::default(),

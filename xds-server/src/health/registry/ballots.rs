@@ -54,6 +54,27 @@ pub(super) struct Turn {
     pub(super) after: Verdict,
 }
 
+/// What a ballot says by its verdict and its latest probe; of a canary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It was never judged, or has never answered since it was configured.
+    Nothing,
+    /// It is healthy.
+    Answer,
+    /// It is healthy, but its latest probe failed.
+    FirstFailure,
+    /// It is not healthy.
+    Silence,
+    /// It is not healthy, but its latest probe passed.
+    FirstAnswer,
+}
+
+/// By when a report of a probe has come, of which the pulse tells.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
+
+/// How much later than it should a first probe may come.
+const SLACK: Duration = Duration::from_millis(500);
+
 impl Watch {
     /// A target that was not watched before. `ours`: what the embedded prober is to start from.
     pub(super) fn new(
@@ -152,6 +173,7 @@ impl Ballot {
             tally: TallyState::default(),
             since: now.wall,
             reason: None,
+            never_passed: true,
         };
         Self::new(vantage, record, now)
     }
@@ -165,6 +187,37 @@ impl Ballot {
     /// The serial of the newest report.
     pub(super) fn serial(&self) -> u64 {
         self.serial
+    }
+
+    /// What it says by its verdict and its latest probe.
+    pub(super) fn heard_last(&self) -> Heard {
+        let TallyState {
+            verdict, opposing, ..
+        } = self.record.tally;
+        match (verdict.map(Verdict::is_healthy), opposing) {
+            (None, _) => Heard::Nothing,
+            (Some(true), 0) => Heard::Answer,
+            (Some(true), _) => Heard::FirstFailure,
+            (Some(false), _) if self.record.never_passed => Heard::Nothing,
+            (Some(false), 0) => Heard::Silence,
+            (Some(false), _) => Heard::FirstAnswer,
+        }
+    }
+
+    /// Whether it was judged, and never passed.
+    pub(super) fn has_never_answered(&self) -> bool {
+        self.record.tally.verdict.is_some() && self.record.never_passed
+    }
+
+    /// Whether what it says was said before the server started, and its first probe since may still come.
+    pub(super) fn is_untried(&self, check: &HealthCheck, now: Now) -> bool {
+        let known = self.heard_last() != Heard::Nothing && self.serial == 0;
+        let tried = self
+            .pulse
+            .heard()
+            .is_some_and(|at| now.mono.saturating_duration_since(at) >= ON_ITS_WAY);
+        let may_take = check.interval() + check.timeout() + SLACK;
+        known && !tried && now.mono.saturating_duration_since(self.heard) < may_take
     }
 
     /// Takes a report, and says where the vote stands by it; `None` where there is none, or the report is not newer than
@@ -187,6 +240,11 @@ impl Ballot {
             self.steps = Some(report.outcome.times.into());
         }
         let after = self.record.tally.verdict;
+        let passed = match after {
+            Some(verdict) => verdict.is_healthy() || report.tally.opposing > 0,
+            None => false,
+        };
+        self.record.never_passed &= !passed;
         if after != before {
             self.turned = after.map(|_| now.mono);
         }

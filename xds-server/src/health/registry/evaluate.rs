@@ -17,9 +17,9 @@ use vitals_prober::outcome::Times;
 use vitals_prober::tally::Verdict;
 use vitals_prober::target::StateKey;
 
+use super::guards::Doubts;
 use super::{Change, Counts, Member, Scope, ServiceRecord, ServiceState};
 use crate::health::failover::{self, Choice};
-use crate::health::guard::Abstention;
 use crate::health::{Now, Pool, Rerouting, Routing, Rule, ServiceView, Transition, VoteView};
 use crate::model::{AdminState, Backend, Endpoint, Name, Service};
 
@@ -71,7 +71,7 @@ impl ServiceState {
         scope: &Scope,
         votes: impl Fn(&StateKey) -> Box<[VoteView]>,
         times: impl Fn(&StateKey, &str) -> Option<Times>,
-        abstaining: &[Arc<Abstention>],
+        doubts: &Doubts,
         now: Now,
     ) -> Evaluation {
         let mut evaluation = Evaluation::default();
@@ -82,7 +82,14 @@ impl ServiceState {
             Scope::All => {
                 self.counts = Counts::default();
                 for member in 0..self.members.len() {
-                    judged.extend(self.judge(member, &service, &votes, now, &mut evaluation));
+                    judged.extend(self.judge(
+                        member,
+                        &service,
+                        &votes,
+                        doubts,
+                        now,
+                        &mut evaluation,
+                    ));
                 }
             }
             Scope::Members(members) => {
@@ -93,7 +100,14 @@ impl ServiceState {
                         counts.unjudged -= usize::from(unjudged);
                         counts.counted -= 1;
                     }
-                    judged.extend(self.judge(member, &service, &votes, now, &mut evaluation));
+                    judged.extend(self.judge(
+                        member,
+                        &service,
+                        &votes,
+                        doubts,
+                        now,
+                        &mut evaluation,
+                    ));
                 }
             }
         }
@@ -117,14 +131,21 @@ impl ServiceState {
                     .counted(member, &service)
                     .is_some_and(|counted| counted.2);
                 if !scope.has(member) && unjudged {
-                    judged.extend(self.judge(member, &service, &votes, now, &mut evaluation));
+                    judged.extend(self.judge(
+                        member,
+                        &service,
+                        &votes,
+                        doubts,
+                        now,
+                        &mut evaluation,
+                    ));
                 }
             }
         }
         evaluation.evaluated = judged.len();
         evaluation.serves_otherwise |= held != held_before || some_left;
 
-        let choice = self.route(&service, now, &mut evaluation);
+        let choice = self.route(&service, &mut evaluation);
         let endpoints = match scope {
             Scope::All => self.all_views(judged, &times, now, &mut evaluation),
             Scope::Members(_) => self.some_views(judged, &times, now, &mut evaluation),
@@ -133,22 +154,26 @@ impl ServiceState {
         evaluation.newly_pinned = if pinned > pinned_before { pinned } else { 0 };
         evaluation.pinned_now = (pinned != pinned_before).then_some(pinned);
         evaluation.unpinned = pinned_before > 0 && pinned == 0;
-        self.view = Arc::new(ServiceView {
+        let mut view = ServiceView {
             held,
             routing: choice.routing,
             why: choice.why,
-            since: self.routed_since,
+            since: None,
             pools: self.counts.pools,
             pinned,
-            abstaining: abstaining.to_vec(),
+            abstaining: doubts.abstaining.clone(),
+            leaves_out_draining: false,
+            unanswered: doubts.unanswered.clone(),
             endpoints,
-        });
+        };
+        view.leaves_out_draining = view.has_to_leave_out_draining(&service);
+        self.show(view, now, &mut evaluation);
         evaluation
     }
 
-    /// Which pool takes traffic, and whether all share it (semantics H2, H3, H6). What holds when the server starts is no
-    /// event.
-    fn route(&mut self, service: &Service, now: Now, evaluation: &mut Evaluation) -> Choice {
+    /// Which pool takes traffic, and whether all share it or requests are refused (semantics H2, H3, H5, H6). What holds
+    /// when the server starts is no event.
+    fn route(&mut self, service: &Service, evaluation: &mut Evaluation) -> Choice {
         let choice = failover::choose(
             service.failover.as_ref(),
             service.when_all_unhealthy,
@@ -159,30 +184,48 @@ impl ServiceState {
             active: self.active,
             open: self.view.routing.open,
         };
+        let (was, why) = (self.view.why, choice.why);
         let first = !std::mem::replace(&mut self.routed, true);
         if choice.routing != from || first {
             evaluation.serves_otherwise = true;
         }
-        if choice.routing.active != from.active || (choice.routing != from && !first) {
-            self.routed_since = Some(now.wall);
+        let turned = choice.routing != from || was.is_refusal() != why.is_refusal();
+        if choice.routing.active != from.active || (turned && !first) {
             evaluation.rerouted = Some(Rerouting {
                 service: service.name.clone(),
                 from,
                 to: choice.routing,
-                why: choice.why,
+                was,
+                why,
             });
         }
-        let since = *self.routed_since.get_or_insert(now.wall);
-        if choice.routing.active != from.active {
-            self.active = choice.routing.active;
-            let record = ServiceRecord {
-                active: self.active,
-                since,
-            };
-            let name: Name = service.name.clone();
+        self.active = choice.routing.active;
+        choice
+    }
+
+    /// Takes the new view of the service. Since when it stands as it does: since its status, its active pool or the kind of
+    /// its reason is another; after a restart, since when it did before.
+    fn show(&mut self, mut view: ServiceView, now: Now, evaluation: &mut Evaluation) {
+        let before = &self.view;
+        let stands = view.status() == before.status()
+            && view.why.is_like(&before.why)
+            && view.routing.active == before.routing.active;
+        let remembered = self.remembered.take();
+        let since = match (before.since, remembered) {
+            (Some(since), _) if stands => since,
+            (None, Some(record)) if record.active == view.routing.active => record.since,
+            _ => now.wall,
+        };
+        view.since = Some(since);
+        let record = ServiceRecord {
+            active: self.active,
+            since,
+        };
+        if (before.since.is_none() || !stands) && remembered != Some(record) {
+            let name: Name = self.service.name.clone();
             evaluation.changes.push(Change::Service(name, Some(record)));
         }
-        choice
+        self.view = Arc::new(view);
     }
 
     /// The group of one of its endpoints, and what was published of it.
@@ -241,6 +284,7 @@ impl ServiceState {
         member: usize,
         service: &'m Service,
         votes: impl Fn(&StateKey) -> Box<[VoteView]>,
+        doubts: &Doubts,
         now: Now,
         evaluation: &mut Evaluation,
     ) -> Option<Judged<'m>> {
@@ -254,7 +298,7 @@ impl ServiceState {
         } else if !backend.by.probers {
             (Some(Verdict::Healthy), Rule::EnvoysOnly, None)
         } else {
-            state.weigh(service, &votes, now)
+            state.weigh(service, &votes, &doubts.untried, now)
         };
         if let Some(verdict) = verdict
             && endpoint.state != AdminState::Stopped

@@ -1,9 +1,9 @@
 //! The guards of all services: which share a policy, which vantages they watch, whom they doubt (semantics V5).
 //!
-//! In: the services and their targets, turns of votes, the time. Out: per event the policy that it concerns. What doubt
-//! is, is `health::guard`'s.
+//! In: the services and their targets, turns of votes, the time. Out: per event the policy that it concerns, and for each
+//! service whose votes do not count. What doubt is, is `health::guard`'s; what canaries say, `canaries`'.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use vitals_prober::target::StateKey;
 
 use super::ServiceState;
 use super::ballots::{Turn, Watch};
+use super::canaries::Canaries;
 use crate::health::Now;
-use crate::health::guard::{Abstention, Doubt, Event};
+use crate::health::guard::{Abstention, Doubt, Event, Unanswered};
 use crate::model::{Guard, Model, Name, Service};
 
 type Services = BTreeMap<Name, ServiceState>;
@@ -24,13 +25,31 @@ type Watches = BTreeMap<StateKey, Watch>;
 #[derive(Debug, Default)]
 pub(super) struct Guards {
     policies: Vec<Policy>,
+    /// Which policies have a target as a canary.
+    by_canary: HashMap<StateKey, Vec<usize>>,
+    /// Policies of which more has changed than their events say.
+    touched: BTreeSet<usize>,
+    /// Canaries that have never answered: all that are known, and those that are new.
+    unanswered: BTreeSet<Unanswered>,
+    newly_unanswered: Vec<Unanswered>,
+}
+
+/// Whose votes do not count for the endpoints of a service, and what else there is to say of its guard.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    /// They are doubted.
+    pub(super) abstaining: Vec<Arc<Abstention>>,
+    /// Their canaries have not been tried since the server started: nothing that is served as healthy turns by them.
+    pub(super) untried: Vec<Arc<str>>,
+    /// Canaries that have never answered.
+    pub(super) unanswered: Vec<Unanswered>,
 }
 
 /// One policy, for all services that have it.
 #[derive(Debug)]
 struct Policy {
     guard: Guard,
-    canaries: Vec<StateKey>,
+    canaries: Canaries,
     doubts: BTreeMap<Arc<str>, Doubt>,
 }
 
@@ -74,16 +93,29 @@ impl Guards {
                 Some(at) => before.swap_remove(at),
                 None => Policy {
                     guard: service.guard.clone(),
-                    canaries: Vec::new(),
+                    canaries: Canaries::default(),
                     doubts: BTreeMap::new(),
                 },
             };
             let addresses = policy.guard.canaries.iter();
-            policy.canaries = addresses
-                .filter_map(|address| canaries.get(address).copied())
-                .collect();
+            policy
+                .canaries
+                .set(addresses.filter_map(|address| Some((*address, *canaries.get(address)?))));
             self.policies.push(policy);
         }
+        self.by_canary.clear();
+        for (at, policy) in self.policies.iter().enumerate() {
+            for key in policy.canaries.keys() {
+                self.by_canary.entry(*key).or_default().push(at);
+            }
+        }
+        self.touched.clear();
+        let policies = &self.policies;
+        let is_known = |known: &Unanswered| {
+            let mut all = policies.iter().flat_map(|p| &p.canaries.unanswered);
+            all.any(|canary| canary == known)
+        };
+        self.unanswered.retain(is_known);
         let gone = before.iter_mut().flat_map(|p| p.doubts.values_mut());
         gone.filter_map(Doubt::dissolve).collect()
     }
@@ -142,7 +174,7 @@ impl Guards {
                 happened.extend(self.resume(at, &vantage, now));
             }
         }
-        happened.extend(self.look_at_canaries(watches, now));
+        happened.extend(self.look_at_all_canaries(watches, now));
         happened
     }
 
@@ -241,12 +273,16 @@ impl Guards {
         let event = doubt.turn(key, groups, now, |doubt| {
             !alone && another_agrees(doubt, vantage, &silent, watches)
         });
+        let event = event.or_else(|| {
+            let word = policy.canaries.word(vantage, watches);
+            doubt.canaries(word, true, now)
+        });
         event.map(|event| (at, event))
     }
 
     /// Lets time pass, and looks at the canaries.
     pub(super) fn tick(&mut self, watches: &Watches, now: Now) -> Vec<Happened> {
-        let mut happened = self.look_at_canaries(watches, now);
+        let mut happened = self.look_at_all_canaries(watches, now);
         for (at, policy) in self.policies.iter_mut().enumerate() {
             let silent = policy.silent();
             let alone = policy.doubts.len() < 2;
@@ -260,27 +296,63 @@ impl Guards {
         happened
     }
 
-    /// Which vantages reach none of their canaries.
-    fn look_at_canaries(&mut self, watches: &Watches, now: Now) -> Vec<Happened> {
+    /// A canary's vote was heard: what its policies say of the vantages, at once and not at the next tick.
+    pub(super) fn heed_canary(
+        &mut self,
+        key: &StateKey,
+        watches: &Watches,
+        now: Now,
+    ) -> Vec<Happened> {
+        let policies = self.by_canary.get(key).cloned().unwrap_or_default();
+        let look = |at: usize| self.look_at_canaries(at, watches, now);
+        policies.into_iter().flat_map(look).collect()
+    }
+
+    fn look_at_all_canaries(&mut self, watches: &Watches, now: Now) -> Vec<Happened> {
+        let policies = 0..self.policies.len();
+        policies
+            .flat_map(|at| self.look_at_canaries(at, watches, now))
+            .collect()
+    }
+
+    /// Which vantages reach none of their canaries, and which have not tried them yet.
+    fn look_at_canaries(&mut self, at: usize, watches: &Watches, now: Now) -> Vec<Happened> {
         let mut happened = Vec::new();
-        for (at, policy) in self.policies.iter_mut().enumerate() {
-            let canaries = policy.canaries.iter();
-            let canaries: Vec<&Watch> = canaries.filter_map(|key| watches.get(key)).collect();
-            if canaries.is_empty() {
-                continue;
-            }
-            for (vantage, doubt) in &mut policy.doubts {
-                let fails = |watch: &&Watch| {
-                    let ballot = watch.ballot(vantage);
-                    let verdict = ballot.and_then(|ballot| ballot.record.tally.verdict);
-                    verdict.is_some_and(|verdict| !verdict.is_healthy())
-                };
-                let silent = canaries.iter().all(fails);
-                let event = doubt.canaries(canaries.len(), silent, now);
-                happened.extend(event.map(|event| (at, event)));
+        let Some(policy) = self.policies.get_mut(at) else {
+            return happened;
+        };
+        if policy.canaries.keys().next().is_none() {
+            return happened;
+        }
+        for (vantage, doubt) in &mut policy.doubts {
+            let word = policy.canaries.word(vantage, watches);
+            let event = doubt.canaries(word, false, now);
+            happened.extend(event.map(|event| (at, event)));
+        }
+        let before = policy.canaries.unanswered.clone();
+        if policy.canaries.look(policy.doubts.keys(), watches, now) {
+            self.touched.insert(at);
+        }
+        let after = &policy.canaries.unanswered;
+        for gone in before.iter().filter(|known| !after.contains(known)) {
+            self.unanswered.remove(gone);
+        }
+        for new in after {
+            if self.unanswered.insert(new.clone()) {
+                self.newly_unanswered.push(new.clone());
             }
         }
         happened
+    }
+
+    /// Policies of which more has changed than their events say; each is told once.
+    pub(super) fn take_touched(&mut self) -> BTreeSet<usize> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Canaries that have never answered; each is told once.
+    pub(super) fn take_unanswered(&mut self) -> Vec<Unanswered> {
+        std::mem::take(&mut self.newly_unanswered)
     }
 
     /// A vantage has withdrawn: nothing that it said is left to doubt.
@@ -294,11 +366,17 @@ impl Guards {
             .collect()
     }
 
-    /// Who abstains under a policy.
-    pub(super) fn abstaining(&self, policy: Option<usize>) -> Vec<Arc<Abstention>> {
-        let policy = policy.and_then(|at| self.policies.get(at));
-        let doubts = policy.into_iter().flat_map(|policy| policy.doubts.values());
-        doubts.filter_map(Doubt::abstention).cloned().collect()
+    /// What a policy makes of votes.
+    pub(super) fn doubts(&self, policy: Option<usize>) -> Doubts {
+        let Some(policy) = policy.and_then(|at| self.policies.get(at)) else {
+            return Doubts::default();
+        };
+        let abstaining = policy.doubts.values().filter_map(Doubt::abstention);
+        Doubts {
+            abstaining: abstaining.cloned().collect(),
+            untried: policy.canaries.untried.clone(),
+            unanswered: policy.canaries.unanswered.clone(),
+        }
     }
 
     /// Under how many policies each vantage abstains.

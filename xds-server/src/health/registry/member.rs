@@ -15,11 +15,12 @@ use crate::model::Service;
 
 impl Member {
     /// What the votes come to for it: the verdict that stands then, by which rule, and which of the votes made it. `None`
-    /// is PROBING.
+    /// is PROBING. `untried`: vantages that have yet to try their canaries (semantics V5).
     pub(super) fn weigh(
         &mut self,
         service: &Service,
         votes: &[VoteView],
+        untried: &[Arc<str>],
         now: Now,
     ) -> (Option<Verdict>, Rule, Option<usize>) {
         let mut ballots: Vec<Vote> = votes
@@ -35,6 +36,15 @@ impl Member {
         let standing = |member: &Self| member.published.as_ref().map(|record| record.verdict);
         let kept = match quorum::decide(service.quorum, &ballots) {
             Decision::Settled(verdict, rule) => {
+                let turns = !verdict.is_healthy() && standing(self) == Some(Verdict::Healthy);
+                let asks = |vote: &&VoteView| {
+                    vote.verdict.is_some_and(|verdict| !verdict.is_healthy())
+                        && untried.contains(&vote.vantage)
+                };
+                if let Some(vote) = votes.iter().find(asks).filter(|_| turns) {
+                    let rule = Rule::CanariesFirst(Arc::clone(&vote.vantage));
+                    return (Some(Verdict::Healthy), rule, None);
+                }
                 let deciding = deciding(verdict, &rule, votes);
                 return (Some(verdict), rule, deciding);
             }

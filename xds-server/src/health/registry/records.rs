@@ -11,7 +11,7 @@ use vitals_prober::outcome::Reason;
 use vitals_prober::tally::{TallyState, Verdict};
 use vitals_prober::target::StateKey;
 
-use crate::health::guard::Event;
+use crate::health::guard::{Event, Unanswered};
 use crate::health::{Pool, Rerouting, Transition};
 use crate::model::Name;
 
@@ -27,6 +27,8 @@ pub struct TargetRecord {
     pub since: SystemTime,
     /// What the probe met that made it.
     pub reason: Option<Arc<Reason>>,
+    /// Whether no probe has passed since the target came; only of interest for canaries (semantics V5).
+    pub never_passed: bool,
 }
 
 /// The published status of an endpoint, as it outlives the process.
@@ -42,12 +44,12 @@ pub struct EndpointRecord {
     pub key: Option<StateKey>,
 }
 
-/// Where the traffic of a service with failover backends goes, as it outlives the process.
+/// Where the traffic of a service goes, as it outlives the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceRecord {
-    /// The pool that takes it.
+    /// The pool that takes it; without failover backends, the primaries.
     pub active: Pool,
-    /// Since when.
+    /// Since when the service stands as it does.
     pub since: SystemTime,
 }
 
@@ -94,6 +96,8 @@ pub struct Update {
     pub pinned_now: Vec<(Name, usize)>,
     /// Vantages that start or end to abstain (semantics V5).
     pub guards: Vec<Event>,
+    /// Canaries that were tried and have never answered (semantics V5): one event each.
+    pub unanswered: Vec<Unanswered>,
     /// Services whose traffic goes elsewhere now (semantics H2, H3, H6): one event each.
     pub rerouted: Vec<Rerouting>,
 }

@@ -13,6 +13,7 @@ use crate::config::{Source, parse_sources};
 use crate::health::{DetailedStatus, EdsStatus, EndpointView, Rule};
 use crate::model::Model;
 
+mod canaries;
 mod guarded;
 mod routed;
 mod voted;

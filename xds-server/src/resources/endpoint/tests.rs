@@ -88,6 +88,7 @@ fn view(active: Pool, open: bool, endpoints: Vec<EndpointView>) -> ServiceView {
     ServiceView {
         held: false,
         routing: Routing { active, open },
+        leaves_out_draining: open,
         endpoints: endpoints.into_iter().map(Arc::new).collect(),
         ..ServiceView::default()
     }
@@ -123,7 +124,9 @@ fn s6_h6_draining_endpoints_are_not_published_where_envoy_would_panic_over_them_
         vec![endpoint(1, "a", Primary, Draining), weightless],
     );
     let published = |service: &Service, view: &ServiceView| {
-        let message = decoded(&assignment(service, view, &[]));
+        let mut view = view.clone();
+        view.leaves_out_draining = view.has_to_leave_out_draining(service);
+        let message = decoded(&assignment(service, &view, &[]));
         let endpoints = message.endpoints.iter().map(|l| l.lb_endpoints.len());
         endpoints.sum::<usize>()
     };

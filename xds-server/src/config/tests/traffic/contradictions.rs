@@ -127,7 +127,7 @@ fn who_probes_and_what_is_counted() {
         Case(
             "probing: { guard: { canaries: ['10.9.0.1:1', '10.9.0.1:2', '10.9.0.1:3', '10.9.0.1:4', '10.9.0.1:5', '10.9.0.1:6', '10.9.0.1:7', '10.9.0.1:8', '10.9.0.1:9', '10.9.0.1:10', '10.9.0.1:11', '10.9.0.1:12', '10.9.0.1:13', '10.9.0.1:14', '10.9.0.1:15', '10.9.0.1:16', '10.9.0.1:17'] } } }",
             &[
-                "a.yaml:4:62 backendServices[0].probing.guard.canaries: 17 canaries are too many; every vantage connects to each once a second, so name at most 16",
+                "a.yaml:4:62 backendServices[0].probing.guard.canaries: 17 canaries are too many; every vantage connects to each twice a second, so name at most 16",
             ],
         ),
         Case(

@@ -138,10 +138,8 @@ fn h2_the_active_pool_survives_restarts_and_reloads() {
     );
     bench.edit = |_| {};
     bench.load(&pools(&[EA]));
-    assert!(
-        bench.stored.services.is_empty(),
-        "without failover there is nothing to remember"
-    );
+    let left = bench.stored.services.values().map(|r| r.active);
+    assert_eq!(left.collect::<Vec<_>>(), [Pool::Primary]);
 }
 
 #[test]
@@ -224,6 +222,112 @@ fn h5_fail_closed_is_the_default() {
         bench.view("shop").why.to_string(),
         "H5 no endpoint is healthy: refused, FAIL_CLOSED"
     );
+}
+
+#[test]
+fn h5_h3_a_total_outage_is_one_event_and_its_end_says_what_is_over() {
+    let dropping = |service: &mut Service| {
+        failing_over(service);
+        service.failover.as_mut().unwrap().drop_traffic_if_unhealthy = true;
+    };
+    let open = |service: &mut Service| service.when_all_unhealthy = WhenAllUnhealthy::FailOpen;
+    let last_resort = "no longer shared by all endpoints of both pools as a last resort (H3)";
+    for (yaml, edit, over) in [
+        (
+            two(),
+            (|_| {}) as fn(&mut Service),
+            "no longer refused (H5, FAIL_CLOSED)",
+        ),
+        (
+            two(),
+            open,
+            "no longer shared by all endpoints (H6, FAIL_OPEN)",
+        ),
+        (
+            pools(&[EA, EB]),
+            dropping,
+            "no longer refused (H3, dropTrafficIfUnhealthy)",
+        ),
+        (pools(&[EA, EB]), failing_over, last_resort),
+    ] {
+        let mut bench = Bench::edited(&yaml, edit, Records::default());
+        let addresses: Vec<&str> = [C, A, B]
+            .into_iter()
+            .filter(|address| *address != C || yaml.contains("127.0.0.21"))
+            .collect();
+        for address in &addresses {
+            bench.probe(address, Pass);
+        }
+        let mut events = Vec::new();
+        for address in &addresses {
+            bench.down(address);
+            events.append(&mut bench.update.rerouted);
+        }
+        let started = events.pop().unwrap();
+        assert_eq!(
+            (started.ending(), started.why),
+            (None, bench.view("shop").why)
+        );
+        assert!(started.why.ending().is_some(), "{}", started.why);
+        bench.pass_time(1);
+        bench.probe(A, Timeout);
+        assert_eq!(bench.update.rerouted, [], "one event");
+        let again = bench.restart(&yaml);
+        assert_eq!(again.update.rerouted, [], "a restart is no event");
+        bench.up(A);
+        let [ended] = &bench.update.rerouted[..] else {
+            panic!("one event: {:?}", bench.update.rerouted)
+        };
+        assert_eq!(ended.ending(), Some(over));
+    }
+}
+
+#[test]
+fn a_service_stands_since_its_status_or_the_kind_of_its_rule_changed_also_over_a_restart() {
+    let mut bench = Bench::new(&two());
+    bench.probe(A, Pass);
+    let healthy = bench.view("shop").since;
+    bench.pass_time(7);
+    bench.probe(B, Pass);
+    assert_eq!(bench.view("shop").why.to_string(), "2 of 2 healthy");
+    assert_eq!(bench.view("shop").since, healthy, "only a number changed");
+    bench.down(A);
+    bench.down(B);
+    let down = Some(bench.now.wall);
+    assert_eq!(bench.view("shop").since, down);
+    assert_eq!(bench.view("shop").status(), DetailedStatus::Unhealthy);
+    bench.pass_time(7);
+    bench.load(&two());
+    assert_eq!(bench.view("shop").since, down);
+    let mut again = bench.restart(&two());
+    assert_eq!(again.view("shop").since, down);
+    again.pass_time(7);
+    again.up(A);
+    assert_eq!(again.view("shop").since, Some(again.now.wall));
+}
+
+#[test]
+fn h6_while_it_is_open_eds_does_not_have_draining_endpoints_and_the_api_says_so() {
+    let edit = |service: &mut Service| service.when_all_unhealthy = WhenAllUnhealthy::FailOpen;
+    let draining = "{ address: 127.0.0.12, port: 80, state: DRAINING }";
+    let weightless = "{ address: 127.0.0.13, port: 80, weight: 0 }";
+    let yaml = yaml(&[EA, draining, weightless]);
+    let mut bench = Bench::edited(&yaml, edit, Records::default());
+    for address in [A, B, "127.0.0.13:80"] {
+        bench.probe(address, Pass);
+    }
+    let told = |bench: &Bench| {
+        let view = bench.registry.view();
+        let endpoints = crate::admin::api::endpoints(&view, bench.now.mono);
+        let statuses = endpoints.map(|e| e.status.unwrap_or_else(|| "-".into()));
+        statuses.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&bench), ["HEALTHY", "DRAINING", "DRAINING"]);
+    bench.down(A);
+    assert_eq!(told(&bench), ["TIMEOUT", "-", "-"]);
+    assert_eq!(bench.status(B), DRAINING, "what people are told stays");
+    bench.up(A);
+    assert_eq!(told(&bench), ["HEALTHY", "DRAINING", "DRAINING"]);
 }
 
 proptest! {
