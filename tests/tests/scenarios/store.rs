@@ -149,9 +149,11 @@ fn a_full_disk_is_refused_with_69_and_leaves_nothing_that_is_called_damaged() {
     let state = scene.dir().join("state");
     let at = |port| SocketAddr::new(scene.net().host(1).into(), port);
     let plain = serve(&scene.config_path(), &state, at(21_810), at(21_811));
-    let mut command = std::process::Command::new("sh");
-    // What is over the limit fails, where it would end the process with a signal.
-    command.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"]);
+    let mut command = std::process::Command::new("bash");
+    // What is over the limit fails, where it would end the process with a signal. What the server says goes through a pipe,
+    // because the harness keeps it in a file.
+    let limited = "set -o pipefail; trap '' XFSZ; { ulimit -f 0; \"$@\"; } 2>&1 | cat";
+    command.args(["-c", limited, "bash"]);
     command.arg(plain.get_program()).args(plain.get_args());
     let output = run(&mut command);
     assert_eq!(output.status.code(), Some(69), "{}", text(&output));
