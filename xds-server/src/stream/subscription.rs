@@ -63,7 +63,7 @@ pub(super) struct Subscription {
     known: BTreeMap<Arc<str>, Known>,
     /// To be sent whatever the client has: it asked by name, or the cluster has changed.
     again: BTreeSet<Arc<str>>,
-    /// Delta: what a client had when it gave the wildcard up. Some of it may still have been on its way, so if the
+    /// Delta: what a client had when it gave it up, by name or with the wildcard. Some of it may still have been on its way, so if the
     /// wildcard comes back each is sent again, or said to be removed.
     dropped: BTreeSet<Arc<str>>,
     /// A request waits for a response even if that is empty.
@@ -220,8 +220,11 @@ impl Subscription {
                 self.name_bytes -= name.len();
                 self.again.remove(&name);
                 // Only what it was told of before: a client cannot make us remember names of its invention.
-                if self.known.remove(&name).is_some() && self.wildcard {
-                    self.again.insert(name);
+                match self.known.remove(&name) {
+                    Some(_) if self.wildcard => drop(self.again.insert(name)),
+                    // The response may still be on its way, as with a wildcard that is given up.
+                    Some(known) if known.version().is_some() => drop(self.dropped.insert(name)),
+                    Some(_) | None => {}
                 }
             }
         }

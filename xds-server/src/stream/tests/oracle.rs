@@ -383,6 +383,21 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+#[test]
+fn a_name_that_is_given_up_while_its_resource_is_on_the_way_is_removed_when_the_wildcard_covers_it()
+{
+    let kind = ResourceType::Cluster;
+    let events = vec![
+        Event::Set(kind, 0, Some(0)),
+        Event::Want(kind, Some([0].into())),
+        Event::Send,
+        Event::Want(kind, Some(BTreeSet::new())),
+        Event::Want(kind, None),
+        Event::Set(kind, 0, None),
+    ];
+    run(Transport::Delta, events);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
