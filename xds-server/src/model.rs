@@ -179,6 +179,9 @@ impl Service {
     /// less than one of those is one, because only 0 is none.
     #[must_use]
     pub fn weight_of(&self, backend: &Backend, endpoint: &Endpoint) -> Option<u32> {
+        if !backend.gives_weight(endpoint) {
+            return None;
+        }
         let whole = self.backends.iter().all(|backend| backend.capacity >= 1.0);
         let weight = if whole {
             f64::from(endpoint.weight)
@@ -191,7 +194,7 @@ impl Service {
             reason = "0 to 100,000 by validation"
         )]
         let rounded = weight.round() as u32;
-        (weight > 0.0).then_some(rounded.max(1))
+        Some(rounded.max(1))
     }
 }
 
@@ -407,6 +410,14 @@ pub struct Backend {
     pub failover: bool,
     /// Who checks its endpoints.
     pub by: ProbedBy,
+}
+
+impl Backend {
+    /// Whether one of its endpoints has a share of traffic at all, be it small (semantics S6).
+    #[must_use]
+    pub fn gives_weight(&self, endpoint: &Endpoint) -> bool {
+        endpoint.weight > 0 && self.capacity > 0.0
+    }
 }
 
 /// `probing.by` of one backend: at least one where the service has a check.

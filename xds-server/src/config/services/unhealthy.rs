@@ -41,54 +41,42 @@ pub(super) fn read(
         }
         Some(_) | None => None,
     };
-    let unhealthy = Unhealthy {
+    if shared.is_some() {
+        warn_panic(fields, backends);
+    }
+    Unhealthy {
         failover,
         when_all,
         response_code: read_response_code(fields, protocol, shared),
         close_connections: read_close(fields, protocol, asked, backends),
-    };
-    unhealthy.warn_panic(fields, backends);
-    unhealthy
+    }
 }
 
-impl Unhealthy {
-    /// Semantics H6: while all endpoints share the traffic, those that drain or have no weight are left out of what Envoys
-    /// are told. What an Envoy finds by its own checks is not known here, so there they cannot be left out in time.
-    fn warn_panic(&self, fields: &Fields<'_>, backends: &Backends) {
-        let (shared, closed) = match self.failover {
-            Some(failover) => (
-                !failover.drop_traffic_if_unhealthy,
-                "failover: { dropTrafficIfUnhealthy: true }",
-            ),
-            None => (
-                self.when_all == WhenAllUnhealthy::FailOpen,
-                "whenAllUnhealthy: FAIL_CLOSED",
-            ),
-        };
-        let rests = |backend: &&Backend, endpoint: &&Endpoint| {
-            // As `Service::weight_of` rounds.
-            let weightless = f64::from(endpoint.weight) * backend.capacity * 100.0 < 0.5;
-            match endpoint.state {
-                AdminState::Active => weightless,
-                AdminState::Draining => true,
-                AdminState::Stopped => false,
-            }
-        };
-        let resting = backends.backends.iter().find_map(|backend| {
-            let endpoints = &backend.group.endpoints;
-            endpoints.iter().find(|endpoint| rests(&backend, endpoint))
-        });
-        if shared
-            && backends.by_envoys()
-            && let Some(resting) = resting
-            && let Some(item) = fields.get("backends")
-        {
-            item.warning(format!(
+/// Semantics H6: while all endpoints share the traffic, those that drain or have no weight are left out of what Envoys are
+/// told. What an Envoy finds by its own checks is not known here, so there they cannot be left out in time.
+fn warn_panic(fields: &Fields<'_>, backends: &Backends) {
+    let closed = match backends.failovers {
+        0 => "whenAllUnhealthy: FAIL_CLOSED",
+        _ => "failover: { dropTrafficIfUnhealthy: true }",
+    };
+    let rests = |backend: &&Backend, endpoint: &&Endpoint| match endpoint.state {
+        AdminState::Active => !backend.gives_weight(endpoint),
+        AdminState::Draining => true,
+        AdminState::Stopped => false,
+    };
+    let resting = backends.backends.iter().find_map(|backend| {
+        let endpoints = &backend.group.endpoints;
+        endpoints.iter().find(|endpoint| rests(&backend, endpoint))
+    });
+    if backends.by_envoys()
+        && let Some(resting) = resting
+        && let Some(item) = fields.get("backends")
+    {
+        item.warning(format!(
                 "an Envoy that finds no endpoint healthy by its own check gives all of them traffic, those that drain or \
                  have weight 0 too, such as {}; write state: STOPPED where that must not be, or {closed}",
                 resting.address
             ));
-        }
     }
 }
 

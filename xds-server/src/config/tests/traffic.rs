@@ -157,6 +157,8 @@ fn h6_what_rests_and_an_envoy_would_serve_in_panic_is_a_warning() {
     for silent in [
         GROUPS.to_owned(),
         open.replace("capacity: 0", "capacity: 1"),
+        // A small share is one.
+        open.replace("capacity: 0", "capacity: 0.004"),
         format!("{open}, probing: {{ by: [PROBERS] }}"),
     ] {
         assert_eq!(service(&silent).1, [""; 0], "{silent}");
