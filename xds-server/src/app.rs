@@ -27,12 +27,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tonic::transport::server::TcpIncoming;
+use tower::util::MapResponseLayer;
 use vitals_prober::engine::{self, Engine, EngineConfig};
 
 pub use self::args::{LogFormat, ServeArgs};
 use crate::admin::{self, Admin, Reload};
 use crate::ads::clients::Clients;
-use crate::ads::{Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
+use crate::ads::{self, Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
 use crate::config::watch::ConfigWatcher;
 use crate::config::{self, Loaded};
 use crate::health::HealthView;
@@ -130,6 +131,7 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
         engine: probes,
         store,
         metrics: Arc::clone(&metrics),
+        window: args.coalesce,
     };
     // Ends when `models` is dropped, which the config task does at the stop.
     let mut publisher = tokio::spawn(publish::run(
@@ -316,6 +318,7 @@ async fn serve_xds(
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
+        .layer(MapResponseLayer::new(ads::put_in_place))
         .add_service(ads)
         .serve_with_incoming_shutdown(incoming, stopped(stopping))
         .await

@@ -8,7 +8,7 @@
 //!                                                └──► store, log, metrics
 //! ```
 //!
-//! The first change goes out at once; further ones within [`WINDOW`] go out together, so that a service of thousands of
+//! The first change goes out at once; further ones within a window ([`WINDOW`]) go out together, so that a service of thousands of
 //! endpoints that all speak at once is rendered a few dozen times, not thousands.
 //!
 //! Not here: what any of it means. Health is `health`'s, form is `resources`'s.
@@ -35,13 +35,13 @@ use crate::model::{Model, Name};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 
-/// How long further changes are gathered after one went out, at least; where publishing takes long, four times as long, up
-/// to [`MAX_WINDOW`].
+/// How long further changes are gathered after one went out, at least, unless [`Publisher::window`] says otherwise; where
+/// publishing takes long, four times as long as that took, up to [`MAX_WINDOW`].
 pub const WINDOW: Duration = Duration::from_millis(20);
 
 /// How long changes are gathered at most, unless publishing itself takes longer: on a machine that is short of processor
 /// time, all of it takes long, and waiting does not make it shorter.
-const MAX_WINDOW: Duration = Duration::from_millis(500);
+pub const MAX_WINDOW: Duration = Duration::from_millis(500);
 
 /// How often stale votes are looked for (semantics V1), and endpoints counted.
 const TICK: Duration = Duration::from_secs(1);
@@ -60,6 +60,8 @@ pub struct Publisher {
     pub store: Option<Store>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// How long changes are gathered at least, up to [`MAX_WINDOW`].
+    pub window: Duration,
 }
 
 /// Where the publisher's work is read.
@@ -139,7 +141,7 @@ pub async fn run(
         caused_at = None;
         // A service of very many endpoints takes long to render; reports must still be read and deadlines met meanwhile.
         let took = clock::now().saturating_duration_since(moment);
-        may_publish_at = moment + took + window_after(took);
+        may_publish_at = moment + took + window_after(took, publisher.window);
     }
     publisher.engine.shutdown();
     // What the engine's last reports said is still worth storing.
@@ -159,8 +161,8 @@ pub async fn run(
 }
 
 /// How long changes are gathered after a publication that took so long.
-fn window_after(took: Duration) -> Duration {
-    (took * 4).clamp(WINDOW, MAX_WINDOW.max(took))
+fn window_after(took: Duration, least: Duration) -> Duration {
+    (took * 4).min(MAX_WINDOW.max(took)).max(least)
 }
 
 async fn sleep_until(at: Option<tokio::time::Instant>) {
