@@ -5,6 +5,8 @@
 //!
 //! Not here: what is sent and when (`stream`), and listening (`app`).
 
+pub mod admission;
+mod body;
 pub mod clients;
 pub mod codec;
 
@@ -21,8 +23,11 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument;
 use vitals_prober::clock;
 
+use self::admission::{Admission, Entry};
+use self::body::Travelling;
+pub use self::body::put_in_place;
 use self::clients::{ClientHandle, Clients};
-use self::codec::Outgoing;
+use self::codec::{Form, Outgoing};
 use crate::metrics::Metrics;
 use crate::snapshot::{FleetSnapshot, Snapshot};
 use crate::stream::{Received, Refusal, Stream, Transport};
@@ -48,6 +53,7 @@ pub struct Ads {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     clients: Arc<Clients>,
     metrics: Arc<Metrics>,
+    admission: Admission,
     /// Turns true when the server stops: every stream then ends.
     stopping: watch::Receiver<bool>,
 }
@@ -65,6 +71,7 @@ impl Ads {
             snapshots,
             clients,
             metrics,
+            admission: Admission::new(admission::PLACES),
             stopping,
         }
     }
@@ -81,6 +88,7 @@ impl Ads {
             node: None,
             client: self.clients.connect(R::TRANSPORT, peer),
             opened_at: clock::now(),
+            asked_for: [false; 4],
             metrics: Arc::clone(&self.metrics),
         };
         let span = tracing::info_span!(
@@ -89,7 +97,8 @@ impl Ads {
             transport = R::TRANSPORT.as_str(),
             node_id = tracing::field::Empty
         );
-        let (snapshots, stopping, guard) = (
+        let (admission, snapshots, stopping, guard) = (
+            self.admission.clone(),
             self.snapshots.clone(),
             self.stopping.clone(),
             self.metrics.stream(R::TRANSPORT),
@@ -99,7 +108,7 @@ impl Ads {
             async move {
                 let _guard = guard;
                 if let Err(status) = connection
-                    .run(inbound, &outbound, snapshots, stopping)
+                    .run(inbound, &outbound, admission, snapshots, stopping)
                     .await
                 {
                     // The client may be gone already; then there is nobody to tell.
@@ -108,7 +117,12 @@ impl Ads {
             }
             .instrument(span),
         );
-        Response::new(ReceiverStream::new(responses))
+        // The body that tonic makes of an empty stream is replaced by this one.
+        let mut response = Response::new(ReceiverStream::new(mpsc::channel(1).1));
+        response
+            .extensions_mut()
+            .insert(Travelling::new::<R::Form>(responses));
+        response
     }
 }
 
@@ -135,6 +149,8 @@ impl AggregatedDiscoveryService for Ads {
 /// What the two request types have in common.
 trait DiscoveryMessage: Send + 'static {
     const TRANSPORT: Transport;
+    /// How its responses are written.
+    type Form: Form;
     fn take_node(&mut self) -> Option<Node>;
     fn type_url(&self) -> &str;
     fn feed(self, stream: &mut Stream) -> Result<Received, Refusal>;
@@ -142,6 +158,7 @@ trait DiscoveryMessage: Send + 'static {
 
 impl DiscoveryMessage for DiscoveryRequest {
     const TRANSPORT: Transport = Transport::Sotw;
+    type Form = codec::Sotw;
 
     fn take_node(&mut self) -> Option<Node> {
         self.node.take()
@@ -158,6 +175,7 @@ impl DiscoveryMessage for DiscoveryRequest {
 
 impl DiscoveryMessage for DeltaDiscoveryRequest {
     const TRANSPORT: Transport = Transport::Delta;
+    type Form = codec::Delta;
 
     fn take_node(&mut self) -> Option<Node> {
         self.node.take()
@@ -225,6 +243,8 @@ struct Connection {
     client: ClientHandle,
     /// What was caused before the stream opened is news only to this client, and no latency of ours.
     opened_at: Instant,
+    /// The types of which it has got, or waits for, the first resources.
+    asked_for: [bool; 4],
     metrics: Arc<Metrics>,
 }
 
@@ -235,22 +255,29 @@ impl Connection {
         mut self,
         mut inbound: Streaming<R>,
         outbound: &mpsc::Sender<Result<Outgoing, Status>>,
+        admission: Admission,
         mut snapshots: watch::Receiver<Arc<Snapshot>>,
         mut stopping: watch::Receiver<bool>,
     ) -> Result<(), Status> {
         // Whether the client may lack something.
         let mut behind = false;
+        let mut entry = Entry::default();
+        // Once for the whole stream: each begins and ends with an entry in a list that all streams share.
+        let (stopped, closed) = (stopping.wait_for(|stopping| *stopping), outbound.closed());
+        tokio::pin!(stopped, closed);
         loop {
             tokio::select! {
                 biased;
-                _ = stopping.wait_for(|stopping| *stopping) => {
+                _ = &mut stopped => {
                     return Err(Status::unavailable("the server is stopping; reconnect"));
                 }
                 request = inbound.message() => match request {
                     Ok(Some(request)) => {
                         // A clone: the request may be long in the taking, and the publisher must not wait for the lock.
                         let snapshot = Arc::clone(&snapshots.borrow());
-                        self.on_request(request, &snapshot)?;
+                        if self.on_request(request, &snapshot)? {
+                            entry.ask(&admission);
+                        }
                         behind = true;
                     }
                     Ok(None) => return Ok(()),
@@ -265,26 +292,32 @@ impl Connection {
                     }
                     behind = self.node.is_some();
                 }
-                slot = outbound.reserve(), if behind => {
+                () = entry.turn(), if !matches!(entry, Entry::Outside) => {}
+                slot = outbound.reserve(), if behind && !entry.is_waiting() => {
                     let Ok(slot) = slot else { return Ok(()) };
                     let snapshot = Arc::clone(&snapshots.borrow_and_update());
                     match self.next(&snapshot)? {
                         Some(outgoing) => slot.send(Ok(outgoing)),
-                        None => behind = false,
+                        None => {
+                            behind = false;
+                            entry.leave();
+                        }
                     }
                 }
-                () = outbound.closed() => return Ok(()),
+                () = &mut closed => return Ok(()),
             }
         }
     }
 
+    /// Says whether it is the first subscription to a type.
     fn on_request<R: DiscoveryMessage>(
         &mut self,
         mut request: R,
         snapshot: &Snapshot,
-    ) -> Result<(), Status> {
+    ) -> Result<bool, Status> {
         self.identify(request.take_node(), snapshot)?;
         tracing::trace!(type_url = request.type_url(), "request");
+        let mut is_first = false;
         match request.feed(&mut self.stream) {
             Ok(Received::UnknownType(type_url)) => {
                 let shown: String = type_url.chars().take(200).collect();
@@ -303,7 +336,11 @@ impl Connection {
             Ok(Received::Stale(kind)) => {
                 tracing::debug!(r#type = kind.as_str(), "a request with a stale nonce")
             }
-            Ok(Received::Ack(_) | Received::Subscription(_)) => {}
+            Ok(Received::Subscription(kind)) => {
+                let asked = self.asked_for.get_mut(kind.index());
+                is_first = asked.is_some_and(|asked| !std::mem::replace(asked, true));
+            }
+            Ok(Received::Ack(_)) => {}
             Err(refusal @ Refusal::EmptyTypeUrl) => {
                 return Err(Status::invalid_argument(refusal.to_string()));
             }
@@ -313,7 +350,7 @@ impl Connection {
             }
         }
         self.client.set_types(self.stream.status());
-        Ok(())
+        Ok(is_first)
     }
 
     /// The node comes with the first request, and counts for the whole stream (`set_node_on_first_message_only`).

@@ -27,12 +27,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tonic::transport::server::TcpIncoming;
+use tower::util::MapResponseLayer;
 use vitals_prober::engine::{self, Engine, EngineConfig};
 
 pub use self::args::{LogFormat, ServeArgs};
 use crate::admin::{self, Admin, Reload};
 use crate::ads::clients::Clients;
-use crate::ads::{Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
+use crate::ads::{self, Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
 use crate::config::watch::ConfigWatcher;
 use crate::config::{self, Loaded};
 use crate::health::HealthView;
@@ -135,6 +136,7 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
         taken: Taken(Box::new(move |fleet, version| {
             connected.have_taken(fleet, ResourceType::Cluster, version)
         })),
+        window: args.coalesce,
     };
     // Ends when `models` is dropped, which the config task does at the stop.
     let mut publisher = tokio::spawn(publish::run(
@@ -320,6 +322,7 @@ async fn serve_xds(
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
+        .layer(MapResponseLayer::new(ads::put_in_place))
         .add_service(ads)
         .serve_with_incoming_shutdown(incoming, stopped(stopping))
         .await

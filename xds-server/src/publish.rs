@@ -8,7 +8,7 @@
 //!                                                └──► store, log, metrics
 //! ```
 //!
-//! The first change goes out at once; further ones within [`WINDOW`] go out together, so that a service of thousands of
+//! The first change goes out at once; further ones within a window ([`WINDOW`]) go out together, so that a service of thousands of
 //! endpoints that all speak at once is rendered a few dozen times, not thousands.
 //!
 //! Not here: what any of it means. Health is `health`'s, form is `resources`'s.
@@ -37,13 +37,13 @@ use crate::model::{Model, Name};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 
-/// How long further changes are gathered after one went out, at least; where publishing takes long, four times as long, up
-/// to half a second.
+/// How long further changes are gathered after one went out, at least, unless [`Publisher::window`] says otherwise; where
+/// publishing takes long, four times as long as that took, up to [`MAX_WINDOW`].
 pub const WINDOW: Duration = Duration::from_millis(20);
 
 /// How long changes are gathered at most, unless publishing itself takes longer: on a machine that is short of processor
 /// time, all of it takes long, and waiting does not make it shorter.
-const MAX_WINDOW: Duration = Duration::from_millis(500);
+pub const MAX_WINDOW: Duration = Duration::from_millis(500);
 
 /// How often stale votes are looked for (semantics V1), and endpoints counted.
 const TICK: Duration = Duration::from_secs(1);
@@ -64,6 +64,8 @@ pub struct Publisher {
     pub metrics: Arc<Metrics>,
     /// How far the Envoys have come.
     pub taken: Taken,
+    /// How long changes are gathered at least, up to [`MAX_WINDOW`].
+    pub window: Duration,
 }
 
 /// Says whether all connected Envoys of a fleet have taken this version of its clusters.
@@ -161,7 +163,7 @@ pub async fn run(
         caused_at = None;
         // A service of very many endpoints takes long to render; reports must still be read and deadlines met meanwhile.
         let took = clock::now().saturating_duration_since(moment);
-        may_publish_at = moment + took + window_after(took);
+        may_publish_at = moment + took + window_after(took, publisher.window);
     }
     publisher.engine.shutdown();
     // What the engine's last reports said is still worth storing.
@@ -181,8 +183,8 @@ pub async fn run(
 }
 
 /// How long changes are gathered after a publication that took so long.
-fn window_after(took: Duration) -> Duration {
-    (took * 4).clamp(WINDOW, MAX_WINDOW.max(took))
+fn window_after(took: Duration, least: Duration) -> Duration {
+    (took * 4).min(MAX_WINDOW.max(took)).max(least)
 }
 
 async fn sleep_until(at: Option<tokio::time::Instant>) {

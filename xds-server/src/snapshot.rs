@@ -1,20 +1,24 @@
 //! What every fleet is served: immutable, consistent by construction, encoded once.
 //!
 //! In: rendered Envoy resources. Out: a [`Snapshot`] that all streams read. A resource's version is a hash of its bytes
-//! (design 4.4), so the same content has the same version on every replica and after every restart. The bytes are the
-//! encoded `google.protobuf.Any`, shared by all streams of both transports.
+//! (design 4.4), so the same content has the same version on every replica and after every restart. The bytes are as they
+//! stand in responses, shared by all streams of both transports down to the socket. A snapshot that follows another says
+//! what has changed ([`log`]).
 //!
 //! Not here: who gets what and when (`stream`), and what a resource says (`resources`).
+
+pub mod log;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use envoy_types::pb::google::protobuf::Any;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use prost::{Message, Name as ProtoName};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use self::log::ChangeLog;
 use crate::model::{Name, NodeMatcher};
 
 /// The types that Vitals serves. Their order is the order of pushing: a resource that is referred to comes before what
@@ -89,7 +93,13 @@ impl ResourceType {
 pub struct Resource {
     kind: ResourceType,
     name: Arc<str>,
+    digest: u64,
     version: Arc<str>,
+    /// Field 2 of a `DeltaDiscoveryResponse`.
+    delta_entry: Bytes,
+    /// Field 2 of a `DiscoveryResponse`; a part of the same memory.
+    sotw_entry: Bytes,
+    /// Its value; a part of the same memory.
     any: Bytes,
     references: Vec<(ResourceType, Arc<str>)>,
 }
@@ -121,17 +131,37 @@ impl Resource {
         message: Vec<u8>,
         references: Vec<(ResourceType, Arc<str>)>,
     ) -> Self {
-        let any = Any {
-            type_url: kind.type_url().into(),
-            value: message,
-        };
-        let any = Bytes::from(any.encode_to_vec());
-        let version = format!("{:016x}", xxh3_64(&any)).into();
+        // google.protobuf.Any, whose bytes the version is a hash of.
+        let url = kind.type_url();
+        let any_len = field_len(url.len()) + optional_len(message.len());
+        let mut any = Vec::with_capacity(any_len);
+        put(1, url.as_bytes(), &mut any);
+        if !message.is_empty() {
+            put(2, &message, &mut any);
+        }
+        drop(message);
+        let digest = xxh3_64(&any);
+        let version = format!("{digest:016x}");
+        // envoy.service.discovery.v3.Resource { version, resource, name }, as an element of `resources`. In both kinds of
+        // response that is field 2, and the Any is field 2 of Resource: so what SotW needs stands in it already.
+        let inner = field_len(version.len()) + field_len(any_len) + field_len(name.len());
+        let mut entry = Vec::with_capacity(field_len(inner));
+        encode_key(2, WireType::LengthDelimited, &mut entry);
+        encode_varint(inner as u64, &mut entry);
+        put(1, version.as_bytes(), &mut entry);
+        let begin = entry.len();
+        put(2, &any, &mut entry);
+        let end = entry.len();
+        put(3, name.as_bytes(), &mut entry);
+        let delta_entry = Bytes::from(entry);
         Self {
             kind,
             name,
-            version,
-            any,
+            digest,
+            version: version.into(),
+            sotw_entry: delta_entry.slice(begin..end),
+            any: delta_entry.slice(end - any_len..end),
+            delta_entry,
             references,
         }
     }
@@ -148,10 +178,23 @@ impl Resource {
         &self.name
     }
 
-    /// The hash of its content.
+    /// The hash of its content, as it is written.
     #[must_use]
     pub fn version(&self) -> &Arc<str> {
         &self.version
+    }
+
+    /// The hash of its content, as a number: what a stream remembers of what it has sent.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// The digest that a version stands for, if it is one of ours.
+    #[must_use]
+    pub fn digest_of(version: &str) -> Option<u64> {
+        let digest = u64::from_str_radix(version, 16).ok()?;
+        (format!("{digest:016x}") == version).then_some(digest)
     }
 
     /// The resources without which this one is of no use to a client.
@@ -165,6 +208,34 @@ impl Resource {
     pub fn any(&self) -> &Bytes {
         &self.any
     }
+
+    /// As it stands in a `DeltaDiscoveryResponse`: an element of `resources`, key and length included.
+    #[must_use]
+    pub fn delta_entry(&self) -> &Bytes {
+        &self.delta_entry
+    }
+
+    /// As it stands in a `DiscoveryResponse`: an element of `resources`, key and length included.
+    #[must_use]
+    pub fn sotw_entry(&self) -> &Bytes {
+        &self.sotw_entry
+    }
+}
+
+/// How long a field of so many bytes is, with a number below 16.
+fn field_len(len: usize) -> usize {
+    1 + encoded_len_varint(len as u64) + len
+}
+
+/// The same, of a field that is left out when it is empty.
+fn optional_len(len: usize) -> usize {
+    if len == 0 { 0 } else { field_len(len) }
+}
+
+fn put(field: u32, value: &[u8], out: &mut Vec<u8>) {
+    encode_key(field, WireType::LengthDelimited, out);
+    encode_varint(value.len() as u64, out);
+    out.extend_from_slice(value);
 }
 
 /// All resources of one type for one fleet.
@@ -174,6 +245,7 @@ pub struct TypeSnapshot {
     held: BTreeSet<Arc<str>>,
     version: Arc<str>,
     state: u128,
+    log: ChangeLog,
 }
 
 impl TypeSnapshot {
@@ -201,7 +273,41 @@ impl TypeSnapshot {
             held,
             version,
             state,
+            log: ChangeLog::begin(),
         }
+    }
+
+    /// This snapshot as the one after `before`: with its log, or `before` itself if nothing differs. `next` adds what
+    /// has changed to a log.
+    fn following(
+        mut self,
+        before: &Arc<Self>,
+        next: impl Fn(&ChangeLog, Vec<Arc<str>>) -> ChangeLog,
+    ) -> Arc<Self> {
+        if self.state == before.state {
+            return Arc::clone(before);
+        }
+        let digest = |of: &Self, name: &str| of.resources.get(name).map(|found| found.digest);
+        let names: BTreeSet<&Arc<str>> = (self.resources.keys().chain(&self.held))
+            .chain(before.resources.keys().chain(&before.held))
+            .collect();
+        let differs = |name: &&&Arc<str>| {
+            digest(&self, name) != digest(before, name)
+                || self.is_held(name) != before.is_held(name)
+        };
+        let changed = names
+            .iter()
+            .filter(differs)
+            .map(|name| Arc::clone(name))
+            .collect();
+        self.log = next(&before.log, changed);
+        Arc::new(self)
+    }
+
+    /// What has changed on the way to this state.
+    #[must_use]
+    pub fn log(&self) -> &ChangeLog {
+        &self.log
     }
 
     /// The resources by name.
@@ -227,12 +333,6 @@ impl TypeSnapshot {
     pub fn version(&self) -> &Arc<str> {
         &self.version
     }
-
-    /// A hash of the whole set and of what is held: streams that have served this state need not look again.
-    #[must_use]
-    pub fn state(&self) -> u128 {
-        self.state
-    }
 }
 
 /// All that one fleet is served.
@@ -240,7 +340,7 @@ impl TypeSnapshot {
 pub struct FleetSnapshot {
     name: Name,
     matcher: NodeMatcher,
-    types: [TypeSnapshot; 4],
+    types: [Arc<TypeSnapshot>; 4],
 }
 
 /// A reference that leads nowhere: a defect of the renderer, never of the configuration.
@@ -280,7 +380,7 @@ impl FleetSnapshot {
                 .iter()
                 .filter(|(of, _)| *of == kind)
                 .map(|(_, name)| Arc::clone(name));
-            TypeSnapshot::new(list, held.collect())
+            Arc::new(TypeSnapshot::new(list, held.collect()))
         });
         let fleet = Self {
             name,
@@ -289,6 +389,35 @@ impl FleetSnapshot {
         };
         fleet.check_references()?;
         Ok(fleet)
+    }
+
+    /// The same as what the fleet is served after `before`: streams that have served `before` need look only at what
+    /// differs.
+    #[must_use]
+    pub fn following(self, before: &Self) -> Self {
+        self.following_with(before, ChangeLog::then)
+    }
+
+    /// The same, with a log that remembers so many names.
+    #[cfg(test)]
+    pub(crate) fn following_within(self, before: &Self, max_names: usize) -> Self {
+        self.following_with(before, |log, changed| log.then_within(changed, max_names))
+    }
+
+    fn following_with(
+        mut self,
+        before: &Self,
+        next: impl Fn(&ChangeLog, Vec<Arc<str>>) -> ChangeLog,
+    ) -> Self {
+        let mut old = before.types.iter();
+        self.types = self
+            .types
+            .map(|new| match (Arc::try_unwrap(new), old.next()) {
+                (Ok(new), Some(old)) => new.following(old, &next),
+                (Ok(new), None) => Arc::new(new),
+                (Err(shared), _) => shared,
+            });
+        self
     }
 
     fn check_references(&self) -> Result<(), DanglingReference> {
@@ -426,6 +555,77 @@ mod tests {
             fleet(vec![cluster("a"), assignment("a"), cluster("b")], &["b"]).is_ok(),
             "held is as good as there"
         );
+    }
+
+    #[test]
+    fn entries_are_elements_of_the_responses() {
+        use envoy_types::pb::envoy::service::discovery::v3 as pb;
+        use envoy_types::pb::google::protobuf::Any;
+        let message = Cluster {
+            name: "shop".repeat(60),
+            ..Cluster::default()
+        };
+        for message in [message, Cluster::default()] {
+            let resource =
+                Resource::new(ResourceType::Cluster, "shop".into(), &message, Vec::new());
+            let any = Any {
+                type_url: ResourceType::Cluster.type_url().into(),
+                value: message.encode_to_vec(),
+            };
+            let sotw = pb::DiscoveryResponse {
+                resources: vec![any.clone()],
+                ..Default::default()
+            };
+            assert_eq!(**resource.sotw_entry(), *sotw.encode_to_vec());
+            let delta = pb::DeltaDiscoveryResponse {
+                resources: vec![pb::Resource {
+                    name: "shop".into(),
+                    version: (**resource.version()).into(),
+                    resource: Some(any),
+                    ..pb::Resource::default()
+                }],
+                ..Default::default()
+            };
+            let read = pb::DeltaDiscoveryResponse::decode(resource.delta_entry().clone());
+            assert_eq!(read.unwrap(), delta);
+            assert_eq!(
+                Resource::digest_of(resource.version()),
+                Some(resource.digest())
+            );
+        }
+        for foreign in ["", "1", "+000000000000001", "00000000000000AB", "v1"] {
+            assert_eq!(Resource::digest_of(foreign), None);
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_follows_another_says_what_has_changed() {
+        let eds = ResourceType::ClusterLoadAssignment;
+        let (a, b) = (cluster("a"), cluster("b"));
+        let first = fleet(vec![a.clone(), assignment("a")], &[]).unwrap();
+        let second = fleet(vec![a, assignment("a"), b.clone()], &["b"]).unwrap();
+        let second = second.following(&first);
+        let since = |kind| {
+            let log = second.of_type(kind).log();
+            let names = log.since(&first.of_type(kind).log().cursor()).unwrap();
+            names.map(|name| name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (since(ResourceType::Cluster), since(eds)),
+            (vec!["b".into()], vec!["b".into()])
+        );
+        assert!(since(ResourceType::Listener).is_empty());
+        let third = fleet(vec![b, assignment("b")], &[])
+            .unwrap()
+            .following(&second);
+        let names: Vec<&str> = third
+            .of_type(eds)
+            .log()
+            .since(&second.of_type(eds).log().cursor())
+            .unwrap()
+            .map(|name| &**name)
+            .collect();
+        assert_eq!(names, ["a", "b"], "what went, and what is no longer held");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: measurements on this machine. They print figures and judge nothing.
 
+mod fanout;
 mod measure;
 mod metrics;
 mod probes;
@@ -24,6 +25,8 @@ enum Bench {
     Steady(steady::Args),
     /// What a probe costs, beside HAProxy and Envoy
     Probes(probes::Args),
+    /// How fast a change reaches thousands of xDS clients, and what that costs
+    Fanout(fanout::Args),
 }
 
 pub(crate) fn run(args: &Args, tools: &ToolArgs) -> Result<()> {
@@ -31,5 +34,6 @@ pub(crate) fn run(args: &Args, tools: &ToolArgs) -> Result<()> {
     match &args.bench {
         Bench::Steady(args) => steady::run(args, tools),
         Bench::Probes(args) => probes::run(args, tools),
+        Bench::Fanout(args) => fanout::run(args, tools),
     }
 }

@@ -59,13 +59,18 @@ pub(crate) fn target_dir() -> Result<PathBuf> {
 /// Builds the server, and nothing else: were xtask built anew, its own running binary would be replaced. Returns the
 /// server's binary.
 pub(crate) fn build_vitals(release: bool) -> Result<PathBuf> {
-    let mut command = cargo(&["build", "--quiet", "--package", "vitals"])?;
+    build("vitals", release)
+}
+
+/// Builds the binary of a package of the same name.
+pub(crate) fn build(package: &str, release: bool) -> Result<PathBuf> {
+    let mut command = cargo(&["build", "--quiet", "--package", package])?;
     if release {
         command.arg("--release");
     }
     run(&mut command)?;
     let profile = if release { "release" } else { "debug" };
-    let binary = target_dir()?.join(profile).join("vitals");
+    let binary = target_dir()?.join(profile).join(package);
     if !binary.is_file() {
         bail!("cargo built no {}", binary.display());
     }

@@ -1,18 +1,22 @@
 //! Responses as bytes: the shared bytes of each resource, and what little stands around them.
 //!
-//! In: a [`Response`]. Out: `envoy.service.discovery.v3.DiscoveryResponse` or `DeltaDiscoveryResponse` on the wire,
-//! written field by field, because the generated messages would have every stream own a copy of every resource. The
-//! tests hold the bytes against the generated types.
+//! In: a [`Response`]. Out: the gRPC frame of an `envoy.service.discovery.v3.DiscoveryResponse` or
+//! `DeltaDiscoveryResponse`, in pieces. What is large in it is the resources' own bytes, not a copy, because the same
+//! resource goes to thousands of streams at once. The tests hold the bytes against the generated types.
+//!
+//! tonic writes every message into one buffer per stream, which then keeps the size of its largest message. So its
+//! encoder is not used: the pieces go out through a body of our own (`body`).
 
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use prost::encoding::{WireType, encode_key, encode_varint};
 use tonic::Status;
-use tonic::codec::{Codec, EncodeBuf, Encoder};
+use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
 use tonic_prost::ProstDecoder;
 use vitals_prober::clock;
 
@@ -38,8 +42,11 @@ pub type DeltaCodec = AdsCodec<DeltaDiscoveryRequest, Delta>;
 
 /// How one transport writes a response.
 pub trait Form: Send + Sync + 'static {
-    /// Appends the message.
-    fn write(response: &Response, out: &mut impl BufMut);
+    /// Appends all fields but the resources.
+    fn write_head(response: &Response, out: &mut Vec<u8>);
+
+    /// A resource as it stands in the message.
+    fn entry(resource: &Resource) -> &Bytes;
 }
 
 /// Writes `DiscoveryResponse`.
@@ -71,7 +78,8 @@ impl<R: prost::Message + Default + Send + 'static, F: Form> Codec for AdsCodec<R
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        ProstDecoder::default()
+        // The buffer lives as long as the stream, and most requests are ACKs.
+        ProstDecoder::new(BufferSettings::new(512, 32 * 1024))
     }
 }
 
@@ -83,41 +91,80 @@ impl<F: Form> Encoder for AdsEncoder<F> {
     type Item = Outgoing;
     type Error = Status;
 
-    fn encode(&mut self, item: Outgoing, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        F::write(&item.response, out);
-        if let Some(caused_at) = item.caused_at {
-            item.metrics
+    fn encode(&mut self, _: Outgoing, _: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        Err(Status::internal(
+            "responses are written by a body of their own",
+        ))
+    }
+}
+
+impl Outgoing {
+    /// The gRPC frame in pieces, written now.
+    pub(super) fn into_pieces<F: Form>(self) -> VecDeque<Bytes> {
+        let pieces = pieces::<F>(&self.response);
+        if let Some(caused_at) = self.caused_at {
+            self.metrics
                 .push_latency(clock::now().saturating_duration_since(caused_at));
         }
-        Ok(())
+        pieces
     }
+}
+
+/// Resources shorter than this are copied beside their neighbours: each piece is a frame of HTTP/2 at least, and has its
+/// costs on the way.
+const SHARED_FROM: usize = 4096;
+
+/// Before a gRPC message: whether it is compressed, and its length in four bytes.
+const GRPC_HEAD: usize = 5;
+
+/// The gRPC frame of a response.
+fn pieces<F: Form>(response: &Response) -> VecDeque<Bytes> {
+    let mut piece = Vec::with_capacity(512);
+    piece.extend_from_slice(&[0; GRPC_HEAD]);
+    F::write_head(response, &mut piece);
+    let entries = || response.resources.iter().map(|resource| F::entry(resource));
+    let length = piece.len() - GRPC_HEAD + entries().map(Bytes::len).sum::<usize>();
+    // Sums of what is in memory; whole sets of 4 GiB do not exist.
+    let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    if let Some(place) = piece.get_mut(1..GRPC_HEAD) {
+        place.copy_from_slice(&length);
+    }
+    let mut pieces = VecDeque::new();
+    for entry in entries() {
+        if entry.len() < SHARED_FROM {
+            piece.extend_from_slice(entry);
+        } else {
+            if !piece.is_empty() {
+                pieces.push_back(Bytes::from(std::mem::take(&mut piece)));
+            }
+            pieces.push_back(entry.clone());
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push_back(piece.into());
+    }
+    pieces
 }
 
 /// `ControlPlane { identifier: "vitals" }`
 const CONTROL_PLANE: &[u8] = b"\x0a\x06vitals";
 
 impl Form for Sotw {
-    fn write(response: &Response, out: &mut impl BufMut) {
+    fn write_head(response: &Response, out: &mut Vec<u8>) {
         put(1, response.version.as_bytes(), out);
-        for resource in &response.resources {
-            put(2, resource.any(), out);
-        }
         put(4, response.kind.type_url().as_bytes(), out);
         put(5, response.nonce.as_bytes(), out);
         put(6, CONTROL_PLANE, out);
     }
+
+    fn entry(resource: &Resource) -> &Bytes {
+        resource.sotw_entry()
+    }
 }
 
 impl Form for Delta {
-    fn write(response: &Response, out: &mut impl BufMut) {
+    fn write_head(response: &Response, out: &mut Vec<u8>) {
         put(1, response.version.as_bytes(), out);
-        for resource in &response.resources {
-            encode_key(2, WireType::LengthDelimited, out);
-            encode_varint(delta_resource_len(resource) as u64, out);
-            put(1, resource.version().as_bytes(), out);
-            put(2, resource.any(), out);
-            put(3, resource.name().as_bytes(), out);
-        }
         put(4, response.kind.type_url().as_bytes(), out);
         put(5, response.nonce.as_bytes(), out);
         for name in &response.removed {
@@ -125,21 +172,16 @@ impl Form for Delta {
         }
         put(7, CONTROL_PLANE, out);
     }
+
+    fn entry(resource: &Resource) -> &Bytes {
+        resource.delta_entry()
+    }
 }
 
-fn delta_resource_len(resource: &Resource) -> usize {
-    let any: &Bytes = resource.any();
-    [resource.version().len(), any.len(), resource.name().len()]
-        .into_iter()
-        // Fields 1 to 3 have keys of one byte.
-        .map(|len| 1 + encoded_len_varint(len as u64) + len)
-        .sum()
-}
-
-fn put(field: u32, value: &[u8], out: &mut impl BufMut) {
+fn put(field: u32, value: &[u8], out: &mut Vec<u8>) {
     encode_key(field, WireType::LengthDelimited, out);
     encode_varint(value.len() as u64, out);
-    out.put_slice(value);
+    out.extend_from_slice(value);
 }
 
 #[cfg(test)]
@@ -153,9 +195,20 @@ mod tests {
     use super::*;
     use crate::snapshot::ResourceType;
 
-    fn response() -> Response {
+    /// The message in the frame.
+    fn message<F: Form>(response: &Response) -> Vec<u8> {
+        let frame: Vec<u8> = pieces::<F>(response).into_iter().flatten().collect();
+        let (head, message) = frame.split_at(GRPC_HEAD);
+        assert_eq!(head[0], 0, "not compressed");
+        let length = u32::try_from(message.len()).unwrap();
+        assert_eq!(head[1..], length.to_be_bytes());
+        message.to_vec()
+    }
+
+    /// With one resource, whose size is about 240 bytes times this.
+    fn response(size: usize) -> Response {
         let message = Cluster {
-            name: "shop".repeat(60),
+            name: "shop".repeat(60 * size),
             ..Cluster::default()
         };
         let resource = Resource::new(
@@ -176,8 +229,8 @@ mod tests {
 
     #[test]
     fn sotw_bytes_are_a_discovery_response() {
-        let (response, mut bytes) = (response(), Vec::new());
-        Sotw::write(&response, &mut bytes);
+        let response = response(1);
+        let bytes = message::<Sotw>(&response);
         let expected = pb::DiscoveryResponse {
             version_info: "v".into(),
             resources: vec![Any::decode(response.resources[0].any().clone()).unwrap()],
@@ -193,8 +246,8 @@ mod tests {
 
     #[test]
     fn delta_bytes_are_a_delta_discovery_response() {
-        let (response, mut bytes) = (response(), Vec::new());
-        Delta::write(&response, &mut bytes);
+        let response = response(1);
+        let bytes = message::<Delta>(&response);
         let resource = &response.resources[0];
         let expected = pb::DeltaDiscoveryResponse {
             system_version_info: "v".into(),
@@ -216,5 +269,23 @@ mod tests {
             pb::DeltaDiscoveryResponse::decode(&*bytes).unwrap(),
             expected
         );
+    }
+
+    #[test]
+    fn large_resources_are_shared_and_small_ones_stand_together() {
+        let (small, large) = (response(1), response(100));
+        let resources = [&small, &large, &small, &small, &large]
+            .map(|of| Arc::clone(&of.resources[0]))
+            .to_vec();
+        let response = Response { resources, ..small };
+        let shared = large.resources[0].delta_entry();
+        let pieces = pieces::<Delta>(&response);
+        let is_shared: Vec<bool> = pieces
+            .iter()
+            .map(|piece| piece.as_ptr() == shared.as_ptr())
+            .collect();
+        assert_eq!(is_shared, [false, true, false, true]);
+        let read = pb::DeltaDiscoveryResponse::decode(&*message::<Delta>(&response)).unwrap();
+        assert_eq!(read.resources.len(), 5);
     }
 }

@@ -2,10 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::source_address;
+use crate::config::parse_duration;
+use crate::publish::MAX_WINDOW;
+
+fn parse_window(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+        .filter(|window| (Duration::from_millis(1)..=MAX_WINDOW).contains(window))
+        .ok_or_else(|| "write a duration from 1ms to 500ms, such as 20ms".to_owned())
+}
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -37,6 +46,10 @@ pub struct ServeArgs {
     /// Where the last known state is kept. Without it a restart starts from the first probes.
     #[arg(long, value_name = "DIR", env = "VITALS_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
+    /// How long further changes are gathered after one that went out at once, from 1ms to 500ms. Longer costs less, and
+    /// tells later.
+    #[arg(long, value_name = "DURATION", env = "VITALS_COALESCE", default_value = "20ms", value_parser = parse_window)]
+    pub coalesce: Duration,
     /// How the log is written, on stderr.
     #[arg(long, env = "VITALS_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -57,4 +70,18 @@ pub enum LogFormat {
     Text,
     /// An object per line.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_a_duration_of_a_few_milliseconds() {
+        assert_eq!(parse_window("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(parse_window("500ms"), Ok(MAX_WINDOW));
+        for bad in ["20", "0ms", "501ms", "1s", "-1ms", ""] {
+            assert!(parse_window(bad).is_err(), "{bad}");
+        }
+    }
 }

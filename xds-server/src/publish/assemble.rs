@@ -92,12 +92,16 @@ pub(super) fn assemble<'a>(
             }
         }
     }
-    FleetSnapshot::new(
+    let new = FleetSnapshot::new(
         fleet.name.clone(),
         fleet.matcher.clone(),
         there.into_values(),
         held,
-    )
+    )?;
+    Ok(match before {
+        Some(before) => new.following(before),
+        None => new,
+    })
 }
 
 /// Keeps a resource as it was, and of what it refers to what is no longer there.

@@ -7,6 +7,8 @@
 //! has names, and an empty list after that means nothing; in delta it stays until `*` is unsubscribed.
 
 mod difference;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,17 +19,21 @@ use envoy_types::pb::google::rpc::Status;
 pub(super) use self::difference::Batch;
 use super::acks::{Acks, Nack};
 use super::{MAX_NAME_BYTES, MAX_NAMES, MAX_UNANSWERED, Refusal};
+use crate::snapshot::log::Cursor;
 use crate::snapshot::{Resource, ResourceType};
 
 const WILDCARD: &str = "*";
 
-/// What a client has of one resource, as far as we know, and since which response (its nonce).
+/// What a client has of one resource, as far as we know, and since which response (its nonce). Versions are kept as
+/// numbers, and not with what they are of: a client that falls silent must not keep old resources in memory.
 #[derive(Debug)]
 enum Known {
-    /// It said so when it connected (`initial_resource_versions`).
-    Claimed(Arc<str>),
+    /// It said so when it connected (`initial_resource_versions`); `None` is a version that is none of ours.
+    Claimed(Option<u64>),
     /// We sent it on this stream.
-    Sent(Arc<Resource>, u64),
+    Sent(u64, u64),
+    /// We sent it on this stream in a whole set, in which it may have to stand again when it is gone from the snapshot.
+    InWholeSet(Arc<Resource>, u64),
     /// We sent an empty load assignment, because there is none.
     StandIn(u64),
     /// We said that it does not exist.
@@ -35,18 +41,29 @@ enum Known {
 }
 
 impl Known {
-    /// The version of the real resource that the client has.
-    fn version(&self) -> Option<&Arc<str>> {
+    /// Whether the client has the real resource, in whatever version.
+    fn is_real(&self) -> bool {
         match self {
-            Self::Claimed(version) => Some(version),
-            Self::Sent(resource, _) => Some(resource.version()),
-            Self::StandIn(_) | Self::Absent => None,
+            Self::Claimed(_) | Self::Sent(..) | Self::InWholeSet(..) => true,
+            Self::StandIn(_) | Self::Absent => false,
+        }
+    }
+
+    /// Whether the client has just this.
+    fn is(&self, resource: &Resource) -> bool {
+        match self {
+            Self::Claimed(digest) => *digest == Some(resource.digest()),
+            Self::Sent(digest, _) => *digest == resource.digest(),
+            Self::InWholeSet(sent, _) => sent.digest() == resource.digest(),
+            Self::StandIn(_) | Self::Absent => false,
         }
     }
 
     fn nonce(&self) -> Option<u64> {
         match self {
-            Self::Sent(_, nonce) | Self::StandIn(nonce) => Some(*nonce),
+            Self::Sent(_, nonce) | Self::InWholeSet(_, nonce) | Self::StandIn(nonce) => {
+                Some(*nonce)
+            }
             Self::Claimed(_) | Self::Absent => None,
         }
     }
@@ -70,8 +87,13 @@ pub(super) struct Subscription {
     answer_due: bool,
     /// `names` as they are shown, until they change.
     shown: Option<Arc<[Arc<str>]>>,
-    /// The state of the snapshot that the client is known to have in full.
-    in_step_with: Option<u128>,
+    /// Up to where the changes of the snapshots are in `unsettled`; `None`: anything may differ.
+    cursor: Option<Cursor>,
+    /// The names of which the client may have something else than the snapshot at the cursor says. All other names are
+    /// settled, and cost nothing at the next change.
+    unsettled: BTreeSet<Arc<str>>,
+    /// Whether `known` has grown name by name, which leaves half of its memory empty.
+    sprawls: bool,
     acks: Acks,
 }
 
@@ -87,7 +109,9 @@ impl Subscription {
             again: BTreeSet::new(),
             dropped: BTreeSet::new(),
             answer_due: false,
-            in_step_with: None,
+            cursor: None,
+            unsettled: BTreeSet::new(),
+            sprawls: false,
             shown: None,
             acks: Acks::default(),
         }
@@ -135,23 +159,44 @@ impl Subscription {
         let first = self.acks.nothing_sent() && !self.answer_due;
         let wildcard = self.legacy || names.iter().any(|name| name == WILDCARD);
         // Envoy unsubscribes from the last name with an empty list; some clients send one empty name.
-        let wanted: BTreeSet<Arc<str>> = names
-            .into_iter()
-            .filter(|name| name != WILDCARD && !name.is_empty())
-            .map(Into::into)
+        let wanted: BTreeSet<&str> = names
+            .iter()
+            .map(String::as_str)
+            .filter(|name| *name != WILDCARD && !name.is_empty())
             .collect();
+        let same = wildcard == self.wildcard
+            && wanted.len() == self.names.len()
+            && wanted
+                .iter()
+                .zip(&self.names)
+                .all(|(new, old)| **new == **old);
+        // An ACK, as most requests are, says them all again.
+        if same && !first {
+            return Ok(false);
+        }
         let bytes = wanted.iter().map(|name| name.len()).sum();
         check_limits(wanted.len(), bytes)?;
         let given_up =
-            self.names.difference(&wanted).next().is_some() || (self.wildcard && !wildcard);
-        let added = wanted.difference(&self.names).next().is_some() || (wildcard && !self.wildcard);
-        (self.names, self.name_bytes, self.wildcard) = (wanted, bytes, wildcard);
+            self.names.iter().any(|name| !wanted.contains(&**name)) || (self.wildcard && !wildcard);
+        let mut added = wildcard && !self.wildcard;
+        if added {
+            self.cursor = None;
+        }
+        let mut new = BTreeSet::new();
+        for name in wanted {
+            new.insert(self.names.take(name).unwrap_or_else(|| {
+                added = true;
+                let name: Arc<str> = name.into();
+                self.unsettled.insert(Arc::clone(&name));
+                name
+            }));
+        }
+        (self.names, self.name_bytes, self.wildcard) = (new, bytes, wildcard);
         self.shown = None;
         if given_up {
             self.forget_unwanted();
         }
         self.answer_due |= added || first;
-        self.in_step_with = None;
         Ok(added || given_up || first)
     }
 
@@ -170,7 +215,8 @@ impl Subscription {
             if self.wants(&name) {
                 // It has it: no need to answer the subscription, unless the version proves old (xds.md G17).
                 self.again.remove(&name);
-                self.known.insert(name, Known::Claimed(version.into()));
+                let digest = Resource::digest_of(&version);
+                self.known.insert(name, Known::Claimed(digest));
             }
         }
         Ok(())
@@ -184,6 +230,9 @@ impl Subscription {
         }
         for name in names {
             if name == WILDCARD {
+                if !self.wildcard {
+                    self.cursor = None;
+                }
                 self.wildcard = true;
                 self.answer_due = true;
                 self.again.append(&mut self.dropped);
@@ -223,7 +272,7 @@ impl Subscription {
                 match self.known.remove(&name) {
                     Some(_) if self.wildcard => drop(self.again.insert(name)),
                     // The response may still be on its way, as with a wildcard that is given up.
-                    Some(known) if known.version().is_some() => drop(self.dropped.insert(name)),
+                    Some(known) if known.is_real() => drop(self.dropped.insert(name)),
                     Some(_) | None => {}
                 }
             }
@@ -258,7 +307,8 @@ impl Subscription {
             .retain(|name, _| wildcard || self.names.contains(name));
         self.again
             .retain(|name| wildcard || self.names.contains(name));
-        self.in_step_with = None;
+        self.unsettled
+            .retain(|name| wildcard || self.names.contains(name));
     }
 }
 

@@ -30,12 +30,23 @@ pub(super) struct Server {
 impl Server {
     /// Starts it and waits until it is ready. What it writes goes to `dir`.
     pub(super) fn start(vitals: &Path, dir: &Path, config: &Path) -> Result<Self> {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self::start_at(vitals, dir, config, any)
+    }
+
+    /// The same, with xDS on that address.
+    pub(super) fn start_at(
+        vitals: &Path,
+        dir: &Path,
+        config: &Path,
+        xds: SocketAddr,
+    ) -> Result<Self> {
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port(Ipv4Addr::LOCALHOST)?));
         let mut command = Command::new(vitals);
         command.arg("serve").arg("--config").arg(config);
         command.args([
             "--xds-listen",
-            "127.0.0.1:0",
+            &xds.to_string(),
             "--admin-listen",
             &admin.to_string(),
         ]);

@@ -2,7 +2,12 @@
 //!
 //! In: a subscription, the newest snapshot. Out: [`Batch`]es, additions and removals apart; what is in a batch counts as
 //! sent. In which order the types take turns is the stream's.
+//!
+//! Nothing is compared that cannot differ: the snapshot's log names what changed since the stream last looked, and what it
+//! named stays unsettled until it was sent or found equal. So a change costs a stream as much as it changes, whatever the
+//! fleet has. Only a stream that is new, or has not looked for longer than the log reaches back, compares everything.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Known, Subscription};
@@ -31,10 +36,11 @@ impl Subscription {
         snapshot: &TypeSnapshot,
         nonce: u64,
     ) -> Option<Batch> {
-        if self.must_answer_first()
-            || self.is_in_step(snapshot)
-            || self.waits_for_held(transport, snapshot)
-        {
+        if self.must_answer_first() {
+            return None;
+        }
+        self.catch_up(snapshot);
+        if self.is_settled() || self.waits_for_held(transport, snapshot) {
             return None;
         }
         let whole_set = transport == Transport::Sotw && self.kind.is_whole_set();
@@ -44,7 +50,7 @@ impl Subscription {
         };
         let mut bytes = 0;
         for resource in self.lacking(snapshot) {
-            bytes += resource.any().len();
+            bytes += resource.delta_entry().len();
             batch.changed.push(Arc::clone(resource.name()));
             batch.resources.push(resource);
             if bytes >= RESPONSE_BYTES && !whole_set {
@@ -76,21 +82,22 @@ impl Subscription {
         if whole_set {
             batch.resources = self.whole_set_before_removals(snapshot);
         }
-        self.note_sent(&batch, snapshot, nonce);
+        self.note_sent(transport, &batch, snapshot, nonce);
         Some(batch)
     }
 
-    /// What the client has and should no longer have, or `None`. Comes after the additions of all types.
+    /// What the client has and should no longer have, or `None`. Comes after the additions of all types, when there are
+    /// none left: then all but what is to be removed is settled.
     pub(in crate::stream) fn removals(
         &mut self,
         transport: Transport,
         snapshot: &TypeSnapshot,
     ) -> Option<Batch> {
-        if self.is_in_step(snapshot) {
-            return None;
-        }
-        self.in_step_with = Some(snapshot.state());
         let gone = self.gone(snapshot);
+        self.unsettled.clear();
+        if std::mem::take(&mut self.sprawls) {
+            self.known = std::mem::take(&mut self.known).into_iter().collect();
+        }
         if gone.is_empty() {
             return None;
         }
@@ -123,17 +130,63 @@ impl Subscription {
             && snapshot.held().iter().any(|name| self.wants(name))
     }
 
-    fn is_in_step(&self, snapshot: &TypeSnapshot) -> bool {
-        self.in_step_with == Some(snapshot.state()) && self.again.is_empty() && !self.answer_due
+    /// Takes in what changed on the way to this snapshot.
+    pub(super) fn catch_up(&mut self, snapshot: &TypeSnapshot) {
+        let log = snapshot.log();
+        if self.cursor.as_ref().is_some_and(|cursor| log.is_at(cursor)) {
+            return;
+        }
+        let before = self.cursor.replace(log.cursor());
+        match before.as_ref().and_then(|before| log.since(before)) {
+            Some(changed) => {
+                for name in changed {
+                    if self.wants(name) || self.known.contains_key(name) {
+                        self.unsettled.insert(Arc::clone(name));
+                    }
+                }
+            }
+            None => self.unsettle_everything(snapshot),
+        }
+    }
+
+    fn unsettle_everything(&mut self, snapshot: &TypeSnapshot) {
+        // Thousands of streams have the same names: one copy of each is enough.
+        let shared = |name: Arc<str>| match snapshot.resources().get_key_value(&name) {
+            Some((shared, _)) => Arc::clone(shared),
+            None => name,
+        };
+        self.names = std::mem::take(&mut self.names)
+            .into_iter()
+            .map(shared)
+            .collect();
+        self.again = std::mem::take(&mut self.again)
+            .into_iter()
+            .map(shared)
+            .collect();
+        let known = std::mem::take(&mut self.known).into_iter();
+        self.known = known.map(|(name, known)| (shared(name), known)).collect();
+        self.shown = None;
+        self.sprawls = true;
+        let all: BTreeSet<_> = if self.wildcard {
+            snapshot.resources().keys().cloned().collect()
+        } else {
+            self.names.clone()
+        };
+        self.unsettled = all;
+        self.unsettled.extend(self.names.iter().cloned());
+        self.unsettled.extend(self.known.keys().cloned());
+    }
+
+    fn is_settled(&self) -> bool {
+        self.unsettled.is_empty() && self.again.is_empty() && !self.answer_due
     }
 
     /// What the client has and the snapshot does not.
     fn gone(&self, snapshot: &TypeSnapshot) -> Vec<Arc<str>> {
-        let gone = self
-            .known
-            .iter()
-            .filter(|(name, known)| known.version().is_some() && !exists(snapshot, name));
-        gone.map(|(name, _)| Arc::clone(name)).collect()
+        let is_gone = |name: &&Arc<str>| {
+            self.known.get(*name).is_some_and(Known::is_real) && !exists(snapshot, name)
+        };
+        self.unsettled.iter().filter(is_gone).cloned().collect()
     }
 
     fn lose(&mut self, gone: &[Arc<str>]) {
@@ -169,20 +222,22 @@ impl Subscription {
         &'s self,
         snapshot: &'s TypeSnapshot,
     ) -> impl Iterator<Item = Arc<Resource>> + 's {
-        let existing = self.wanted(snapshot).filter(|resource| {
-            self.again.contains(resource.name())
-                || self.known.get(resource.name()).and_then(Known::version)
-                    != Some(resource.version())
+        let candidates = || self.unsettled.union(&self.again);
+        let existing = candidates().filter_map(move |name| {
+            let resource = snapshot.resources().get(name)?;
+            let lacks = self.again.contains(name)
+                || !self.known.get(name).is_some_and(|known| known.is(resource));
+            (self.wants(name) && lacks).then_some(resource)
         });
-        let is_eds = self.kind == ResourceType::ClusterLoadAssignment;
         // What the client has of a load assignment that is gone falls to the removal pass.
-        let stand_ins = (self.names.iter().filter(move |_| is_eds)).filter(|name| {
+        let is_eds = self.kind == ResourceType::ClusterLoadAssignment;
+        let stand_ins = candidates().filter(move |name| {
             let untold = match self.known.get(*name) {
                 None => true,
                 Some(Known::Absent | Known::StandIn(_)) => self.again.contains(*name),
-                Some(Known::Claimed(_) | Known::Sent(..)) => false,
+                Some(Known::Claimed(_) | Known::Sent(..) | Known::InWholeSet(..)) => false,
             };
-            untold && !exists(snapshot, name)
+            is_eds && untold && self.names.contains(*name) && !exists(snapshot, name)
         });
         existing
             .map(Arc::clone)
@@ -193,8 +248,12 @@ impl Subscription {
     /// a cluster would go before the routes that lead to it.
     fn whole_set_before_removals(&self, snapshot: &TypeSnapshot) -> Vec<Arc<Resource>> {
         let lingering = self.known.iter().filter_map(|(name, known)| match known {
-            Known::Sent(resource, _) if !exists(snapshot, name) => Some(resource),
-            Known::Sent(..) | Known::Claimed(_) | Known::StandIn(_) | Known::Absent => None,
+            Known::InWholeSet(resource, _) if !exists(snapshot, name) => Some(resource),
+            Known::InWholeSet(..)
+            | Known::Sent(..)
+            | Known::Claimed(_)
+            | Known::StandIn(_)
+            | Known::Absent => None,
         });
         self.wanted(snapshot)
             .chain(lingering)
@@ -216,16 +275,28 @@ impl Subscription {
         }
     }
 
-    fn note_sent(&mut self, batch: &Batch, snapshot: &TypeSnapshot, nonce: u64) {
+    fn note_sent(
+        &mut self,
+        transport: Transport,
+        batch: &Batch,
+        snapshot: &TypeSnapshot,
+        nonce: u64,
+    ) {
+        let whole_set = transport == Transport::Sotw && self.kind.is_whole_set();
         for resource in &batch.resources {
             let name = resource.name();
             self.again.remove(name);
+            if exists(snapshot, name) {
+                self.unsettled.remove(name);
+            }
             let made_up =
                 self.kind == ResourceType::ClusterLoadAssignment && !exists(snapshot, name);
             let known = if made_up {
                 Known::StandIn(nonce)
+            } else if whole_set {
+                Known::InWholeSet(Arc::clone(resource), nonce)
             } else {
-                Known::Sent(Arc::clone(resource), nonce)
+                Known::Sent(resource.digest(), nonce)
             };
             self.known.insert(Arc::clone(name), known);
         }
@@ -235,7 +306,6 @@ impl Subscription {
                 self.known.insert(Arc::clone(name), Known::Absent);
             }
         }
-        self.in_step_with = None;
     }
 }
 
