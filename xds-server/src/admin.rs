@@ -1,8 +1,10 @@
-//! The admin API (design 4.3): health for people, machines and scrapers, over plain HTTP, on loopback by default.
+//! The admin API (design 4.3): health for people, machines and scrapers, on loopback by default; beyond it with a token
+//! (`access`), and over TLS where the server has a certificate.
 //!
 //! In: the newest health view, the running model, the table of clients, the last reload, the metrics. Out: JSON (`api` and
 //! `sources` say in what form) and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
 
+pub mod access;
 pub mod api;
 mod json;
 pub mod sources;
@@ -10,20 +12,23 @@ pub mod sources;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use axum::{Extension, Router, middleware};
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use vitals_prober::clock;
 
+use self::access::{Access, Admitted};
 use crate::ads::clients::Clients;
 use crate::health::HealthView;
 use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::snapshot::Snapshot;
+use crate::transport::{self, Door, Listening};
 
 /// What the last reading of the configuration came to.
 #[derive(Clone, Debug, Default)]
@@ -51,15 +56,21 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
 }
 
-/// Serves the API until `stop` resolves.
-///
-/// # Errors
-/// When the listener fails.
-pub async fn serve(
-    admin: Admin,
-    listener: TcpListener,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+/// What the API listens with.
+#[derive(Debug)]
+pub struct Entrance {
+    /// The socket.
+    pub listener: TcpListener,
+    /// `None`: it speaks plain HTTP.
+    pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
+    /// What peers may have.
+    pub door: Arc<Door>,
+    /// What requests must bring.
+    pub access: Access,
+}
+
+/// Serves the API until `stopping` turns true.
+pub async fn serve(admin: Admin, entrance: Entrance, stopping: watch::Receiver<bool>) {
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
@@ -68,13 +79,16 @@ pub async fn serve(
         .route("/v1/endpoints", get(endpoints))
         .route("/v1/clients", get(clients))
         .route("/v1/sources", get(all_sources))
+        .layer(middleware::from_fn_with_state(
+            entrance.access,
+            access::guard,
+        ))
         .with_state(admin);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop)
-        .await
+    let (listener, tls, door) = (entrance.listener, entrance.tls, entrance.door);
+    transport::serve(listener, Listening::Http1, tls, door, router, stopping).await;
 }
 
-async fn readyz(State(admin): State<Admin>) -> Response {
+async fn readyz(State(admin): State<Admin>, Extension(admitted): Extension<Admitted>) -> Response {
     if admin.snapshots.borrow().caused_at().is_none() {
         let starting = api::Ready {
             reload: "ok".into(),
@@ -82,8 +96,11 @@ async fn readyz(State(admin): State<Admin>) -> Response {
         };
         return (StatusCode::SERVICE_UNAVAILABLE, Json(starting)).into_response();
     }
-    let errors = admin.reload.borrow().errors.clone();
+    let mut errors = admin.reload.borrow().errors.clone();
     let reload = if errors.is_empty() { "ok" } else { "error" };
+    if admitted == Admitted(false) {
+        errors.clear();
+    }
     Json(api::Ready {
         reload: reload.into(),
         errors,
@@ -93,6 +110,10 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 
 async fn metrics(State(admin): State<Admin>) -> Response {
     const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    admin.metrics.connections().set_tasks(tasks);
     match admin.metrics.encode() {
         Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),

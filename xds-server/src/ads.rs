@@ -7,6 +7,7 @@
 
 pub mod clients;
 pub mod codec;
+mod guest;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,9 @@ use vitals_prober::clock;
 
 use self::clients::{ClientHandle, Clients};
 use self::codec::Outgoing;
+use self::guest::Guest;
 use crate::metrics::Metrics;
+use crate::metrics::connections::Refused;
 use crate::snapshot::{FleetSnapshot, Snapshot};
 use crate::stream::{Received, Refusal, Stream, Transport};
 
@@ -72,14 +75,16 @@ impl Ads {
     fn start<R: DiscoveryMessage>(
         &self,
         request: Request<Streaming<R>>,
-    ) -> Response<ReceiverStream<Result<Outgoing, Status>>> {
-        let (peer, inbound) = (request.remote_addr(), request.into_inner());
+    ) -> Result<Response<ReceiverStream<Result<Outgoing, Status>>>, Status> {
+        let guest = Guest::enter(request.extensions(), Arc::clone(&self.metrics))?;
+        let inbound = request.into_inner();
         // One slot: what does not fit is made later, out of newer state.
         let (outbound, responses) = mpsc::channel(1);
         let connection = Connection {
             stream: Stream::new(R::TRANSPORT),
             node: None,
-            client: self.clients.connect(R::TRANSPORT, peer),
+            client: self.clients.connect(R::TRANSPORT, guest.address()),
+            guest,
             opened_at: clock::now(),
             metrics: Arc::clone(&self.metrics),
         };
@@ -108,7 +113,7 @@ impl Ads {
             }
             .instrument(span),
         );
-        Response::new(ReceiverStream::new(responses))
+        Ok(Response::new(ReceiverStream::new(responses)))
     }
 }
 
@@ -121,14 +126,14 @@ impl AggregatedDiscoveryService for Ads {
         &self,
         request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        Ok(self.start(request))
+        self.start(request)
     }
 
     async fn delta_aggregated_resources(
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        Ok(self.start(request))
+        self.start(request)
     }
 }
 
@@ -222,6 +227,8 @@ impl NodeIdentity {
 struct Connection {
     stream: Stream,
     node: Option<NodeIdentity>,
+    /// Who makes the stream, and what it may.
+    guest: Guest,
     client: ClientHandle,
     /// What was caused before the stream opened is news only to this client, and no latency of ours.
     opened_at: Instant,
@@ -230,7 +237,7 @@ struct Connection {
 
 impl Connection {
     /// Serves the stream. Ends well when the client ends it; with a status when the client did wrong, no fleet matches
-    /// (any more), or the server stops.
+    /// (any more) or admits it, its connection is to end, or the server stops.
     async fn run<R: DiscoveryMessage>(
         mut self,
         mut inbound: Streaming<R>,
@@ -246,10 +253,16 @@ impl Connection {
                 _ = stopping.wait_for(|stopping| *stopping) => {
                     return Err(Status::unavailable("the server is stopping; reconnect"));
                 }
-                request = inbound.message() => match request {
+                status = self.guest.turn(self.node.is_some()) => {
+                    if let Some(status) = status {
+                        return Err(status);
+                    }
+                }
+                request = inbound.message(), if self.guest.may_ask() => match request {
                     Ok(Some(request)) => {
                         // A clone: the request may be long in the taking, and the publisher must not wait for the lock.
                         let snapshot = Arc::clone(&snapshots.borrow());
+                        self.guest.has_asked();
                         self.on_request(request, &snapshot)?;
                         behind = true;
                     }
@@ -308,7 +321,7 @@ impl Connection {
                 return Err(Status::invalid_argument(refusal.to_string()));
             }
             Err(refusal @ Refusal::TooManyNames) => {
-                tracing::warn!(%refusal, "the stream is refused");
+                self.guest.refuse(Refused::Names, &refusal.to_string());
                 return Err(Status::resource_exhausted(refusal.to_string()));
             }
         }
@@ -330,6 +343,7 @@ impl Connection {
         let node = NodeIdentity::new(node);
         tracing::Span::current().record("node_id", &*node.id);
         let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
+        self.guest.admit(fleet, &node.id, &node.cluster)?;
         tracing::info!(fleet = %fleet.name(), node_cluster = node.cluster, user_agent, "client connected");
         self.client
             .set_node(&node.id, &node.cluster, fleet.name(), user_agent);
@@ -342,6 +356,7 @@ impl Connection {
             return Ok(None);
         };
         let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
+        self.guest.admit(fleet, &node.id, &node.cluster)?;
         self.client.set_fleet(fleet.name());
         let Some(response) = self.stream.next(fleet) else {
             return Ok(None);

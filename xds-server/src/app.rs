@@ -8,12 +8,15 @@
 //! | publisher | health, snapshots | when the channel of models closes, i.e. when the config task ends |
 //! | state writer | commits to disk | when the publisher closes the store |
 //! | config | re-reads changed files | at the stop signal |
+//! | doors | re-read the TLS files and the token | at the stop signal |
 //! | xDS server, a task per stream | serve | at the stop signal, GOAWAY first |
 //! | admin server | serves HTTP | at the stop signal |
 
 mod args;
+mod doors;
 mod logging;
 mod source_address;
+mod trust_args;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -26,11 +29,14 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::Routes;
 use vitals_prober::engine::{self, Engine, EngineConfig};
 
 pub use self::args::{LogFormat, ServeArgs};
-use crate::admin::{self, Admin, Reload};
+use self::doors::Doors;
+pub use self::trust_args::TrustArgs;
+use self::trust_args::{Trust, cannot_honour};
+use crate::admin::{self, Admin, Entrance, Reload};
 use crate::ads::clients::Clients;
 use crate::ads::{Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
 use crate::config::watch::ConfigWatcher;
@@ -42,6 +48,7 @@ use crate::model::Model;
 use crate::publish::{self, Outputs, Publisher};
 use crate::snapshot::Snapshot;
 use crate::store::{OpenError, Store};
+use crate::transport::{self, Listening};
 
 /// Bad arguments or configuration (sysexits.h, EX_USAGE).
 pub const EXIT_USAGE: u8 = 64;
@@ -51,9 +58,6 @@ pub const EXIT_UNAVAILABLE: u8 = 69;
 /// How long streams and admin connections may take to end, of the five seconds that a stop may take in all.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// HTTP/2 pings, so that a client that vanished without a word is noticed.
-const KEEPALIVE: Duration = Duration::from_secs(20);
-
 /// Runs the server until SIGTERM or SIGINT.
 #[must_use]
 pub fn serve(args: ServeArgs) -> ExitCode {
@@ -61,11 +65,26 @@ pub fn serve(args: ServeArgs) -> ExitCode {
         Ok(loaded) => loaded,
         Err(code) => return code,
     };
+    let trust = match args.trust.resolve(args.admin_listen) {
+        Ok(trust) => trust,
+        Err(error) => {
+            eprintln!("{error}");
+            return EXIT_USAGE.into();
+        }
+    };
+    let problems = cannot_honour(&loaded.model, args.trust.asks_for_certificates());
+    if !problems.is_empty() {
+        for problem in problems {
+            eprintln!("{problem}");
+        }
+        return EXIT_USAGE.into();
+    }
     if let Err(error) = logging::start(args.log_format, &args.log) {
         eprintln!("--log: {error}");
         return EXIT_USAGE.into();
     }
-    for warning in &loaded.warnings {
+    let warnings = loaded.warnings.iter().map(ToString::to_string);
+    for warning in warnings.chain(trust.warnings.iter().cloned()) {
         tracing::warn!("{warning}");
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread()
@@ -79,7 +98,7 @@ pub fn serve(args: ServeArgs) -> ExitCode {
             return EXIT_UNAVAILABLE.into();
         }
     };
-    let result = runtime.block_on(run(args, loaded));
+    let result = runtime.block_on(run(args, loaded, trust));
     // A read or a commit that hangs on a dead disk must not keep the process.
     runtime.shutdown_timeout(GRACE);
     match result {
@@ -105,7 +124,7 @@ pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded, ExitCode> {
     })
 }
 
-async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
+async fn run(args: ServeArgs, loaded: Loaded, trust: Trust) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let xds = bind("--xds-listen", args.xds_listen).await?;
@@ -156,6 +175,7 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
             reload,
             metrics: Arc::clone(&metrics),
             source_address: args.source_address,
+            asks_for_certificates: args.trust.asks_for_certificates(),
         },
         stopping.clone(),
     ));
@@ -170,11 +190,25 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
         clients: Arc::clone(&clients),
         metrics: Arc::clone(&metrics),
     };
+    let mut doors = doors::open(trust, &metrics, &stopping);
+    // Ends with `stopping`, or with this function.
+    let _followers = std::mem::take(&mut doors.followers);
+    let entrance = Entrance {
+        listener: admin,
+        tls: doors.admin_tls.take(),
+        door: Arc::clone(&doors.admin),
+        access: std::mem::take(&mut doors.access),
+    };
+    let (xds_is_tls, admin_is_tls) = (doors.xds_tls.is_some(), entrance.tls.is_some());
     // Both end when `stopping` turns true and their connections have ended, or with this function.
-    let mut admin_server = tokio::spawn(admin::serve(api, admin, stopped(stopping.clone())));
-    let mut xds_server = tokio::spawn(serve_xds(xds, snapshots_out, clients, metrics, stopping));
+    let mut admin_server = tokio::spawn(admin::serve(api, entrance, stopping.clone()));
+    let ads = Ads::new(snapshots_out.clone(), clients, metrics, stopping.clone());
+    let mut xds_server = tokio::spawn(serve_xds(xds, doors, snapshots_out, ads, stopping));
     // The real ports, where the system was asked to choose.
-    tracing::info!(xds = %xds_address, admin = %admin_address, remembered_endpoints = remembered, "serving");
+    tracing::info!(
+        xds = %xds_address, xds_tls = xds_is_tls, admin = %admin_address, admin_tls = admin_is_tls,
+        remembered_endpoints = remembered, "serving"
+    );
 
     // A part that ends by itself is a defect, and half a server is worse than none: whoever runs it starts it anew.
     let failure = tokio::select! {
@@ -251,6 +285,7 @@ struct Follow {
     reload: watch::Sender<Reload>,
     metrics: Arc<Metrics>,
     source_address: Option<IpAddr>,
+    asks_for_certificates: bool,
 }
 
 /// Takes every change of the configuration to the publisher. A configuration with errors changes nothing and is reported
@@ -264,6 +299,16 @@ async fn follow_config(mut watcher: ConfigWatcher, to: Follow, stopping: watch::
             () = &mut stopped => return,
             changed = watcher.changed() => changed,
         };
+        let changed = changed
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+            .and_then(|loaded| {
+                let problems = cannot_honour(&loaded.model, to.asks_for_certificates);
+                if problems.is_empty() {
+                    Ok(loaded)
+                } else {
+                    Err(problems)
+                }
+            });
         to.metrics.reload(changed.is_ok());
         match changed {
             Ok(loaded) => {
@@ -287,9 +332,7 @@ async fn follow_config(mut watcher: ConfigWatcher, to: Follow, stopping: watch::
                     errors = errors.len(),
                     "the changed configuration is refused; the one before keeps running"
                 );
-                to.reload.send_replace(Reload {
-                    errors: errors.iter().map(ToString::to_string).collect(),
-                });
+                to.reload.send_replace(Reload { errors });
             }
         }
     }
@@ -297,9 +340,9 @@ async fn follow_config(mut watcher: ConfigWatcher, to: Follow, stopping: watch::
 
 async fn serve_xds(
     listener: TcpListener,
+    doors: Doors,
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
-    clients: Arc<Clients>,
-    metrics: Arc<Metrics>,
+    ads: Ads,
     stopping: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     // Connections wait in the backlog until there is something to serve: an empty answer would be a wrong one.
@@ -307,17 +350,10 @@ async fn serve_xds(
         .wait_for(|snapshot| snapshot.caused_at().is_some())
         .await
         .context("the publisher has stopped")?;
-    let ads = Ads::new(snapshots, clients, metrics, stopping.clone());
     let ads =
         AggregatedDiscoveryServiceServer::new(ads).max_decoding_message_size(MAX_REQUEST_BYTES);
-    let incoming = TcpIncoming::from(listener)
-        .with_nodelay(Some(true))
-        .with_keepalive(Some(KEEPALIVE));
-    tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_service(ads)
-        .serve_with_incoming_shutdown(incoming, stopped(stopping))
-        .await
-        .context("the xDS listener failed")
+    let routes = Routes::new(ads).prepare();
+    let http2 = Listening::Http2;
+    transport::serve(listener, http2, doors.xds_tls, doors.xds, routes, stopping).await;
+    Ok(())
 }

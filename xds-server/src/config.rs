@@ -13,6 +13,7 @@
 //!
 //! Not here: what to do with a model, or with the errors (`app`, `cli`).
 
+mod allow;
 mod attached;
 mod checks;
 mod diagnostic;

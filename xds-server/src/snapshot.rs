@@ -16,6 +16,7 @@ use prost::{Message, Name as ProtoName};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use crate::model::{Name, NodeMatcher};
+use crate::trust::Allow;
 
 /// The types that Vitals serves. Their order is the order of pushing: a resource that is referred to comes before what
 /// refers to it, save that an Envoy asks for routes only once it has the listener.
@@ -240,6 +241,7 @@ impl TypeSnapshot {
 pub struct FleetSnapshot {
     name: Name,
     matcher: NodeMatcher,
+    allow: Option<Arc<Allow>>,
     types: [TypeSnapshot; 4],
 }
 
@@ -285,6 +287,7 @@ impl FleetSnapshot {
         let fleet = Self {
             name,
             matcher,
+            allow: None,
             types,
         };
         fleet.check_references()?;
@@ -311,6 +314,19 @@ impl FleetSnapshot {
             }
         }
         Ok(())
+    }
+
+    /// The same for nodes that `allow` admits alone.
+    #[must_use]
+    pub fn admitting(mut self, allow: Option<Arc<Allow>>) -> Self {
+        self.allow = allow;
+        self
+    }
+
+    /// Whom the fleet admits by certificate; `None`: every node that matches.
+    #[must_use]
+    pub fn allow(&self) -> Option<&Arc<Allow>> {
+        self.allow.as_ref()
     }
 
     /// The fleet's name.

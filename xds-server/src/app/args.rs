@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::source_address;
+use super::trust_args::TrustArgs;
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -37,6 +38,9 @@ pub struct ServeArgs {
     /// Where the last known state is kept. Without it a restart starts from the first probes.
     #[arg(long, value_name = "DIR", env = "VITALS_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Who may connect, and how much.
+    #[command(flatten)]
+    pub trust: TrustArgs,
     /// How the log is written, on stderr.
     #[arg(long, env = "VITALS_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,

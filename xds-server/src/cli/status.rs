@@ -6,24 +6,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
-use serde::de::DeserializeOwned;
 
+use super::admin_api::{AdminApi, AdminArgs};
 use super::print;
 use crate::admin::api::{Endpoint, PoolStanding, Reason, Service, Vote};
 
-/// How long the server may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
 #[derive(Debug, Args)]
 pub(super) struct StatusArgs {
-    /// The server's admin API.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "VITALS_ADMIN",
-        default_value = "http://127.0.0.1:18001"
-    )]
-    admin: String,
+    #[command(flatten)]
+    admin: AdminArgs,
     /// How it is printed.
     #[arg(long, env = "VITALS_OUTPUT", default_value = "table")]
     output: Output,
@@ -77,14 +68,11 @@ pub(super) fn run(args: &StatusArgs) -> ExitCode {
 }
 
 fn show(args: &StatusArgs) -> Result<String, ExitCode> {
-    let agent = ureq::Agent::config_builder()
-        .timeout_global(Some(TIMEOUT))
-        .build()
-        .new_agent();
-    let endpoints: Vec<Endpoint> = fetch(&agent, args, "/v1/endpoints")?;
+    let api = AdminApi::new(&args.admin)?;
+    let endpoints: Vec<Endpoint> = api.fetch("/v1/endpoints")?;
     match args.output {
         Output::Table => {
-            let services: Vec<Service> = fetch(&agent, args, "/v1/services")?;
+            let services: Vec<Service> = api.fetch("/v1/services")?;
             Ok(of_services(&services) + "\n" + &of_endpoints(&endpoints))
         }
         Output::Json => match serde_json::to_string_pretty(&endpoints) {
@@ -95,34 +83,6 @@ fn show(args: &StatusArgs) -> Result<String, ExitCode> {
             }
         },
     }
-}
-
-fn fetch<T: DeserializeOwned>(
-    agent: &ureq::Agent,
-    args: &StatusArgs,
-    path: &str,
-) -> Result<T, ExitCode> {
-    let scheme = if args.admin.contains("://") {
-        ""
-    } else {
-        "http://"
-    };
-    let url = format!("{scheme}{}{path}", args.admin.trim_end_matches('/'));
-    let fail = |problem: String| {
-        eprintln!("{url}: {problem}; is the server running, and is --admin its admin address?");
-        ExitCode::FAILURE
-    };
-    let mut response = agent
-        .get(&url)
-        .call()
-        .map_err(|error| fail(error.to_string()))?;
-    let body = response
-        .body_mut()
-        .with_config()
-        .limit(1 << 30)
-        .read_to_string();
-    let body = body.map_err(|error| fail(error.to_string()))?;
-    serde_json::from_str(&body).map_err(|error| fail(error.to_string()))
 }
 
 /// A line per service: where its traffic goes, and why.

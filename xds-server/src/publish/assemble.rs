@@ -84,12 +84,13 @@ pub(super) fn assemble<'a>(
             }
         }
     }
-    FleetSnapshot::new(
+    let snapshot = FleetSnapshot::new(
         fleet.name.clone(),
         fleet.matcher.clone(),
         there.into_values(),
         held,
-    )
+    )?;
+    Ok(snapshot.admitting(fleet.allow.clone()))
 }
 
 /// Keeps a resource as it was, and of what it refers to what is no longer there.
@@ -179,6 +180,7 @@ mod tests {
         let fleet = Fleet {
             name: name("edge"),
             matcher: NodeMatcher::default(),
+            allow: None,
             services: BTreeSet::new(),
             listeners: Vec::new(),
             region_order: Vec::new(),
