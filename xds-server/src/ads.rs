@@ -18,7 +18,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Disc
 use envoy_types::pb::google::protobuf::value::Kind;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::Instrument;
 use vitals_prober::clock;
 
@@ -267,6 +267,10 @@ impl Connection {
                         behind = true;
                     }
                     Ok(None) => return Ok(()),
+                    Err(status) if status.code() == Code::OutOfRange => {
+                        self.guest.refuse(Refused::Size, status.message());
+                        return Err(status);
+                    }
                     Err(status) => {
                         tracing::debug!(%status, "the stream broke");
                         return Err(status);

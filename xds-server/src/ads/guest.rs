@@ -78,11 +78,17 @@ impl Guest {
     /// Notes a request. One too many is served like the others, and the next ones are read later: HTTP/2's flow control
     /// holds them back in the client.
     pub(super) fn has_asked(&mut self) {
-        let bucket = self.requests.as_mut();
-        if let Some(Err(wait)) = bucket.map(|bucket| bucket.take(clock::now())) {
+        self.pay();
+        if self.waits_until.is_some() {
             self.metrics.connections().throttled();
-            self.waits_until = Some(Instant::now() + wait);
         }
+    }
+
+    /// Pays for a request, or waits until it can.
+    fn pay(&mut self) {
+        let bucket = self.requests.as_mut();
+        let paid = bucket.map_or(Ok(()), |bucket| bucket.take(clock::now()));
+        self.waits_until = paid.err().map(|wait| Instant::now() + wait);
     }
 
     /// Waits until the stream must end, and says how: its connection is to end, or the client has not said who it is
@@ -104,7 +110,7 @@ impl Guest {
                 Some(Status::deadline_exceeded(why))
             }
             () = sleep_until(pause.unwrap_or(first)), if pause.is_some() => {
-                self.waits_until = None;
+                self.pay();
                 None
             }
         }

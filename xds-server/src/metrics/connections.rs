@@ -30,7 +30,9 @@ pub enum Refused {
     NoRequest,
     /// The stream named more resources than it may.
     Names,
-    /// The fleet wants a certificate, and none was shown.
+    /// The stream sent a larger message than it may.
+    Size,
+    /// The fleet, or the admin API, wants a certificate, and none was shown.
     NoCertificate,
     /// The fleet admits other names.
     OtherName,
@@ -40,7 +42,7 @@ pub enum Refused {
 
 impl Refused {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Connections,
         Self::Streams,
         Self::Handshake,
@@ -49,6 +51,7 @@ impl Refused {
         Self::Silent,
         Self::NoRequest,
         Self::Names,
+        Self::Size,
         Self::NoCertificate,
         Self::OtherName,
         Self::Token,
@@ -66,6 +69,7 @@ impl Refused {
             Self::Silent => "silent",
             Self::NoRequest => "no_request",
             Self::Names => "names",
+            Self::Size => "size",
             Self::NoCertificate => "no_certificate",
             Self::OtherName => "other_name",
             Self::Token => "token",
