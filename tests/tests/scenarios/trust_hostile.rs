@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -19,6 +20,7 @@ use vitals_tests::{Transport, on_both_transports};
 on_both_transports!(
     a_peer_has_so_many_streams_and_no_more,
     a_client_that_asks_too_often_is_read_later,
+    a_stream_that_asks_for_nothing_ends,
     a_connection_of_age_is_asked_to_end_and_its_envoy_comes_back,
 );
 
@@ -288,6 +290,15 @@ fn a_client_that_asks_too_often_is_read_later(transport: Transport) {
     assert!(s.metric("vitals_xds_throttled_total", "") >= 3.0);
 }
 
+fn a_stream_that_asks_for_nothing_ends(transport: Transport) {
+    let s = stage(&[]);
+    let mut client = XdsClient::start(s.vitals.xds(), s.scene.dir());
+    client.open("mute", transport);
+    let (code, details) = client.end(SOON * 2, "mute");
+    assert_eq!(code, "DEADLINE_EXCEEDED", "{details}");
+    assert_eq!(s.refusals("no_request"), 1.0);
+}
+
 fn a_connection_of_age_is_asked_to_end_and_its_envoy_comes_back(transport: Transport) {
     let s = stage(&["--max-connection-age", "10s"]);
     let envoy = s.scene.envoy(&s.vitals, transport);
@@ -309,6 +320,34 @@ fn a_connection_of_age_is_asked_to_end_and_its_envoy_comes_back(transport: Trans
     });
     assert_eq!(envoy.admin("/ready").unwrap().status, 200);
     assert_eq!(s.scene.get("/").unwrap().status, 200);
+}
+
+#[test]
+fn without_descriptors_connections_wait_and_are_served_later() {
+    let scene = Scene::new();
+    let backends = scene.backends(1);
+    scene.shop(&backends).save(&scene.config_path());
+    let vitals = Vitals::spawn_as(scene.net(), &scene.config_path(), scene.dir(), |command| {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -n 200; exec \"$0\" \"$@\""]);
+        limited.arg(command.get_program()).args(command.get_args());
+        limited
+    });
+    vitals.wait_until_ready();
+    vitals.wait_for_status(backends[0].name(), "HEALTHY");
+    let server = vitals.xds();
+    // They say nothing, so that none of them ends soon.
+    let many: Vec<TcpStream> = (0..300).map(|_| connect(server).unwrap()).collect();
+    until(SOON, "the log tells", || {
+        vitals.log().contains("cannot accept connections")
+    });
+    drop(many);
+    let mut late = connect(server).unwrap();
+    subscribe(&mut late, "shop").unwrap();
+    let lines = vitals.log();
+    let lines = lines.lines().filter(|line| line.contains("cannot accept"));
+    assert!(lines.count() < 200, "the log is full of it");
+    vitals.wait_for_status(backends[0].name(), "HEALTHY");
 }
 
 /// Does something many times, on several threads.

@@ -164,3 +164,41 @@ impl Guest {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tonic::Code;
+
+    use super::*;
+    use crate::model::{Name, NodeMatcher};
+    use crate::trust::dns_glob;
+
+    fn fleet(allow: Option<Arc<Allow>>) -> FleetSnapshot {
+        let name = Name::new("edge").unwrap();
+        let fleet = FleetSnapshot::new(name, NodeMatcher::default(), [], BTreeSet::new());
+        fleet.unwrap().admitting(allow)
+    }
+
+    #[test]
+    fn without_a_certificate_a_fleet_with_allow_is_told_to_nobody() {
+        let mut guest = Guest::enter(&Extensions::new(), Metrics::new()).unwrap();
+        assert!(guest.admit(&fleet(None), "a", "b").is_ok());
+        let allow = Allow::new(Vec::new(), vec![dns_glob("**").unwrap()]);
+        let refused = guest.admit(&fleet(Some(Arc::new(allow))), "a", "b");
+        let status = refused.unwrap_err();
+        assert_eq!(status.code(), Code::Unauthenticated);
+        assert!(!status.message().contains("edge"), "{status}");
+    }
+
+    #[test]
+    fn what_was_admitted_is_asked_again_when_allow_is_another() {
+        let mut guest = Guest::enter(&Extensions::new(), Metrics::new()).unwrap();
+        let allow = Arc::new(Allow::default());
+        guest.admitted = Some(Arc::clone(&allow));
+        assert!(guest.admit(&fleet(Some(allow)), "a", "b").is_ok());
+        let other = fleet(Some(Arc::new(Allow::default())));
+        assert!(guest.admit(&other, "a", "b").is_err());
+    }
+}

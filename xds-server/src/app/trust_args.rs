@@ -273,6 +273,13 @@ mod tests {
     }
 
     #[test]
+    fn files_that_are_not_there_name_the_flag() {
+        let flags = ["--tls-cert", "/nowhere/cert", "--tls-key", "/nowhere/key"];
+        let error = resolve(&flags, "127.0.0.1:1").unwrap_err();
+        assert!(error.starts_with("--tls-cert /nowhere/cert: "), "{error}");
+    }
+
+    #[test]
     fn half_a_pair_is_refused() {
         for half in [
             ["--tls-cert", "a"],
