@@ -4,6 +4,7 @@
 //! `sources` say in what form) and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
 
 pub mod api;
+pub mod clients;
 mod json;
 pub mod sources;
 
@@ -66,7 +67,7 @@ pub async fn serve(
         .route("/metrics", get(metrics))
         .route("/v1/services", get(services))
         .route("/v1/endpoints", get(endpoints))
-        .route("/v1/clients", get(clients))
+        .route("/v1/clients", get(connected))
         .route("/v1/sources", get(all_sources))
         .with_state(admin);
     axum::serve(listener, router)
@@ -109,8 +110,8 @@ async fn services(State(admin): State<Admin>) -> Json<Vec<api::Service>> {
     Json(api::services(&view))
 }
 
-async fn clients(State(admin): State<Admin>) -> Json<Vec<api::Client>> {
-    Json(admin.clients.list().iter().map(api::client).collect())
+async fn connected(State(admin): State<Admin>) -> Json<Vec<clients::Client>> {
+    Json(admin.clients.list().iter().map(clients::client).collect())
 }
 
 async fn all_sources(State(admin): State<Admin>) -> Response {

@@ -1,4 +1,4 @@
-//! ADS over gRPC: one task per stream that carries requests into a [`Stream`] and its responses out.
+//! Discovery over gRPC: one task per stream that carries requests into a [`Stream`] and its responses out.
 //!
 //! In: gRPC streams, the newest [`Snapshot`]. Out: responses, the table of clients, logs. A response is made only when
 //! the transport can take it (one slot), so a client that does not read costs one response and delays nobody.
@@ -7,6 +7,7 @@
 
 pub mod clients;
 pub mod codec;
+mod services;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,25 +25,16 @@ use vitals_prober::clock;
 use self::clients::{ClientHandle, Clients};
 use self::codec::Outgoing;
 use crate::metrics::Metrics;
-use crate::snapshot::{FleetSnapshot, Snapshot};
+use crate::snapshot::{FleetSnapshot, ResourceType, Snapshot};
 use crate::stream::{Received, Refusal, Stream, Transport};
 
-#[allow(missing_docs, unreachable_pub, clippy::all)]
-mod generated {
-    include!(concat!(
-        env!("OUT_DIR"),
-        "/envoy.service.discovery.v3.AggregatedDiscoveryService.rs"
-    ));
-}
-
-use generated::aggregated_discovery_service_server::AggregatedDiscoveryService;
-pub use generated::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
+pub use self::services::routes;
 
 /// The largest request that is read, in bytes: 262,144 names, or versions of as many resources, fit; a client that sends
 /// more is refused with OUT_OF_RANGE before it is decoded.
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 
-/// The ADS service.
+/// What serves every discovery stream, aggregated or of one type.
 #[derive(Clone, Debug)]
 pub struct Ads {
     snapshots: watch::Receiver<Arc<Snapshot>>,
@@ -72,14 +64,18 @@ impl Ads {
     fn start<R: DiscoveryMessage>(
         &self,
         request: Request<Streaming<R>>,
+        only: Option<ResourceType>,
     ) -> Response<ReceiverStream<Result<Outgoing, Status>>> {
         let (peer, inbound) = (request.remote_addr(), request.into_inner());
         // One slot: what does not fit is made later, out of newer state.
         let (outbound, responses) = mpsc::channel(1);
         let connection = Connection {
-            stream: Stream::new(R::TRANSPORT),
+            stream: only.map_or_else(
+                || Stream::new(R::TRANSPORT),
+                |kind| Stream::of_type(R::TRANSPORT, kind),
+            ),
             node: None,
-            client: self.clients.connect(R::TRANSPORT, peer),
+            client: self.clients.connect(R::TRANSPORT, only, peer),
             opened_at: clock::now(),
             metrics: Arc::clone(&self.metrics),
         };
@@ -87,6 +83,7 @@ impl Ads {
             "ads_stream",
             stream = connection.client.id(),
             transport = R::TRANSPORT.as_str(),
+            service = only.map_or("ADS", ResourceType::service),
             node_id = tracing::field::Empty
         );
         let (snapshots, stopping, guard) = (
@@ -109,26 +106,6 @@ impl Ads {
             .instrument(span),
         );
         Response::new(ReceiverStream::new(responses))
-    }
-}
-
-#[tonic::async_trait]
-impl AggregatedDiscoveryService for Ads {
-    type StreamAggregatedResourcesStream = ReceiverStream<Result<Outgoing, Status>>;
-    type DeltaAggregatedResourcesStream = ReceiverStream<Result<Outgoing, Status>>;
-
-    async fn stream_aggregated_resources(
-        &self,
-        request: Request<Streaming<DiscoveryRequest>>,
-    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        Ok(self.start(request))
-    }
-
-    async fn delta_aggregated_resources(
-        &self,
-        request: Request<Streaming<DeltaDiscoveryRequest>>,
-    ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        Ok(self.start(request))
     }
 }
 
@@ -304,7 +281,7 @@ impl Connection {
                 tracing::debug!(r#type = kind.as_str(), "a request with a stale nonce")
             }
             Ok(Received::Ack(_) | Received::Subscription(_)) => {}
-            Err(refusal @ Refusal::EmptyTypeUrl) => {
+            Err(refusal @ (Refusal::EmptyTypeUrl | Refusal::ForeignType(_))) => {
                 return Err(Status::invalid_argument(refusal.to_string()));
             }
             Err(refusal @ Refusal::TooManyNames) => {

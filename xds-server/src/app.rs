@@ -32,7 +32,7 @@ use vitals_prober::engine::{self, Engine, EngineConfig};
 pub use self::args::{LogFormat, ServeArgs};
 use crate::admin::{self, Admin, Reload};
 use crate::ads::clients::Clients;
-use crate::ads::{Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
+use crate::ads::{self, Ads};
 use crate::config::watch::ConfigWatcher;
 use crate::config::{self, Loaded};
 use crate::health::HealthView;
@@ -308,15 +308,13 @@ async fn serve_xds(
         .await
         .context("the publisher has stopped")?;
     let ads = Ads::new(snapshots, clients, metrics, stopping.clone());
-    let ads =
-        AggregatedDiscoveryServiceServer::new(ads).max_decoding_message_size(MAX_REQUEST_BYTES);
     let incoming = TcpIncoming::from(listener)
         .with_nodelay(Some(true))
         .with_keepalive(Some(KEEPALIVE));
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_service(ads)
+        .add_routes(ads::routes(ads))
         .serve_with_incoming_shutdown(incoming, stopped(stopping))
         .await
         .context("the xDS listener failed")

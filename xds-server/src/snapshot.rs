@@ -72,6 +72,17 @@ impl ResourceType {
         }
     }
 
+    /// What the service of this type alone is called, as in logs and the API.
+    #[must_use]
+    pub fn service(self) -> &'static str {
+        match self {
+            Self::Cluster => "CDS",
+            Self::ClusterLoadAssignment => "EDS",
+            Self::Listener => "LDS",
+            Self::RouteConfiguration => "RDS",
+        }
+    }
+
     /// Whether the type knows wildcard subscriptions, and a state-of-the-world response is the whole set, in which
     /// omission means deletion (xDS protocol: Listener and Cluster only).
     #[must_use]

@@ -25,6 +25,8 @@ pub struct Client {
     pub fleet: Option<Name>,
     /// How it is served.
     pub transport: Transport,
+    /// The one type that its service is of; `None` on ADS.
+    pub only: Option<ResourceType>,
     /// When the stream opened.
     pub connected_at: SystemTime,
     /// Name and version of the client.
@@ -49,6 +51,7 @@ impl Clients {
     pub fn connect(
         self: &Arc<Self>,
         transport: Transport,
+        only: Option<ResourceType>,
         peer: Option<SocketAddr>,
     ) -> ClientHandle {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -57,6 +60,7 @@ impl Clients {
             node_cluster: String::new(),
             fleet: None,
             transport,
+            only,
             connected_at: clock::wall(),
             user_agent: String::new(),
             peer,
