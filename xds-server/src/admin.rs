@@ -111,7 +111,11 @@ async fn services(State(admin): State<Admin>) -> Json<Vec<api::Service>> {
 }
 
 async fn connected(State(admin): State<Admin>) -> Json<Vec<clients::Client>> {
-    Json(admin.clients.list().iter().map(clients::client).collect())
+    // The table first: what a row says of an older state than the snapshot's counts as not acked.
+    let rows = admin.clients.list();
+    let snapshot = Arc::clone(&admin.snapshots.borrow());
+    let shown = rows.iter().map(|row| clients::client(row, &snapshot));
+    Json(shown.collect())
 }
 
 async fn all_sources(State(admin): State<Admin>) -> Response {

@@ -273,7 +273,7 @@ impl Connection {
             Ok(Received::Nack(kind, nack)) => {
                 self.metrics.nack(kind);
                 tracing::warn!(
-                    r#type = kind.as_str(), version = %nack.version, detail = nack.message,
+                    r#type = kind.as_str(), version = %nack.version, resources = ?nack.resources, detail = nack.message,
                     "the client refuses what it was sent"
                 );
             }
@@ -321,6 +321,7 @@ impl Connection {
         let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
         self.client.set_fleet(fleet.name());
         let Some(response) = self.stream.next(fleet) else {
+            self.client.set_caught_up(fleet);
             return Ok(None);
         };
         tracing::debug!(

@@ -252,6 +252,7 @@ pub struct FleetSnapshot {
     name: Name,
     matcher: NodeMatcher,
     types: [TypeSnapshot; 4],
+    state: u128,
 }
 
 /// A reference that leads nowhere: a defect of the renderer, never of the configuration.
@@ -293,10 +294,12 @@ impl FleetSnapshot {
                 .map(|(_, name)| Arc::clone(name));
             TypeSnapshot::new(list, held.collect())
         });
+        let states: Vec<u8> = types.iter().flat_map(|of| of.state.to_le_bytes()).collect();
         let fleet = Self {
             name,
             matcher,
             types,
+            state: xxh3_128(&states),
         };
         fleet.check_references()?;
         Ok(fleet)
@@ -330,6 +333,18 @@ impl FleetSnapshot {
         &self.name
     }
 
+    /// A hash of all that the fleet is served and of what is held.
+    #[must_use]
+    pub fn state(&self) -> u128 {
+        self.state
+    }
+
+    /// Whether nothing is held: all that exists may be answered.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.types.iter().all(|of_type| of_type.held.is_empty())
+    }
+
     /// The resources of one type.
     #[must_use]
     pub fn of_type(&self, kind: ResourceType) -> &TypeSnapshot {
@@ -355,6 +370,12 @@ impl Snapshot {
     #[must_use]
     pub fn new(fleets: Vec<Arc<FleetSnapshot>>, caused_at: Option<Instant>) -> Self {
         Self { fleets, caused_at }
+    }
+
+    /// The fleet of that name.
+    #[must_use]
+    pub fn fleet(&self, name: &Name) -> Option<&Arc<FleetSnapshot>> {
+        self.fleets.iter().find(|fleet| fleet.name == *name)
     }
 
     /// The fleet of a node: the first, in the order of the configuration, that matches.

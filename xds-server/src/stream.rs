@@ -21,6 +21,7 @@
 //! Not here: gRPC (`ads`), which fleet a node belongs to, and logging: the outcome of a request is returned.
 
 mod acks;
+mod blame;
 mod subscription;
 #[cfg(test)]
 mod tests;
@@ -30,7 +31,7 @@ use std::time::SystemTime;
 
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 
-pub use self::acks::{Nack, SubscriptionStatus};
+pub use self::acks::{Interest, Nack, SHOWN_NAMES, SubscriptionStatus};
 use self::subscription::Subscription;
 use crate::snapshot::{FleetSnapshot, Resource, ResourceType};
 
@@ -290,11 +291,11 @@ impl Stream {
     }
 
     fn removals(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
-        let transport = self.transport;
+        let (transport, nonce) = (self.transport, self.last_nonce + 1);
         let batch = self
             .slot(kind)
             .as_mut()?
-            .removals(transport, fleet.of_type(kind))?;
+            .removals(transport, fleet.of_type(kind), nonce)?;
         Some(self.respond(kind, fleet, batch))
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ads::clients;
 use crate::health::rule::rfc3339;
-use crate::snapshot::ResourceType;
+use crate::snapshot::{ResourceType, Snapshot};
 use crate::stream::SubscriptionStatus;
 
 /// One element of `/v1/clients`.
@@ -30,6 +30,8 @@ pub struct Client {
     pub connected_at: String,
     /// Name and version of the client.
     pub user_agent: String,
+    /// Whether it has taken all that its fleet is served now, and refused nothing of it.
+    pub acked: bool,
     /// By the type's name.
     pub types: BTreeMap<String, ClientType>,
 }
@@ -38,13 +40,17 @@ pub struct Client {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientType {
-    /// The names subscribed to; `*` is all.
+    /// The names subscribed to, the first hundred; `*` is all.
     pub subscribed: Vec<String>,
+    /// How many names it subscribes to.
+    pub subscribed_count: usize,
     /// The version of the last response.
     pub sent_version: Option<String>,
     /// The version of the last response that it took.
     pub acked_version: Option<String>,
-    /// The last refusal that no ACK has followed.
+    /// Responses that it has not answered.
+    pub unanswered: usize,
+    /// The last refusal, while it still lacks what it refused.
     pub nack: Option<Nack>,
 }
 
@@ -55,31 +61,38 @@ pub struct Nack {
     pub version: String,
     /// What the client says.
     pub message: String,
+    /// The resources that it is about, as far as the message says.
+    pub resources: Vec<String>,
     /// When.
     pub at: String,
 }
 
-/// One element of `/v1/clients`.
+fn strings(names: &[std::sync::Arc<str>]) -> Vec<String> {
+    names.iter().map(|name| (**name).into()).collect()
+}
+
+/// One element of `/v1/clients`, held against what is served now.
 #[must_use]
-pub fn client(row: &clients::Client) -> Client {
+pub fn client(row: &clients::Client, snapshot: &Snapshot) -> Client {
     let of_type = |(kind, status): (&ResourceType, &SubscriptionStatus)| {
         let of_type = ClientType {
-            subscribed: status
-                .subscribed
-                .iter()
-                .map(|name| (**name).into())
-                .collect(),
+            subscribed: strings(&status.interest.names),
+            subscribed_count: status.interest.count,
             sent_version: status.sent_version.as_deref().map(Into::into),
             acked_version: status.acked_version.as_deref().map(Into::into),
+            unanswered: status.unanswered,
             nack: status.nack.as_ref().map(|nack| Nack {
                 version: (*nack.version).into(),
                 message: nack.message.clone(),
+                resources: strings(&nack.resources),
                 at: rfc3339(nack.at),
             }),
         };
         (kind.as_str().into(), of_type)
     };
+    let fleet = row.fleet.as_ref().and_then(|name| snapshot.fleet(name));
     Client {
+        acked: fleet.is_some_and(|fleet| row.has_acked(fleet)),
         node_id: row.node_id.clone(),
         node_cluster: row.node_cluster.clone(),
         fleet: row.fleet.as_ref().map(|fleet| fleet.as_str().into()),
