@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -53,6 +53,9 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// HTTP/2 pings, so that a client that vanished without a word is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Connections that may wait to be accepted, as far as the system allows (`net.core.somaxconn`).
+const BACKLOG: u32 = 4096;
 
 /// Runs the server until SIGTERM or SIGINT.
 #[must_use]
@@ -108,8 +111,8 @@ pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded, ExitCode> {
 async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let xds = bind("--xds-listen", args.xds_listen).await?;
-    let admin = bind("--admin-listen", args.admin_listen).await?;
+    let xds = bind("--xds-listen", args.xds_listen)?;
+    let admin = bind("--admin-listen", args.admin_listen)?;
     let (xds_address, admin_address) = (xds.local_addr()?, admin.local_addr()?);
     let (store, records) = open_store(&args)?;
     let remembered = records.endpoints.len();
@@ -217,10 +220,23 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
     drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
-async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("{flag}: cannot listen on {address}"))
+/// Listens on what a flag says, with room for a fleet that comes back at once: of a full queue of connections that are not
+/// accepted yet (128 by default), the system drops or resets the next.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listen = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // As the standard library does: a port in TIME_WAIT can be had again.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| format!("{flag}: cannot listen on {address}"))
 }
 
 fn open_store(args: &ServeArgs) -> Result<(Option<Store>, Records), OpenError> {
@@ -295,7 +311,11 @@ async fn follow_config(mut watcher: ConfigWatcher, to: Follow, stopping: watch::
     }
 }
 
-async fn serve_xds(
+/// Serves xDS on a listener until `stopping` turns true. Nothing is accepted before the first snapshot.
+///
+/// # Errors
+/// When the listener fails, or no snapshot will ever come.
+pub async fn serve_xds(
     listener: TcpListener,
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
     clients: Arc<Clients>,
