@@ -1,10 +1,11 @@
 //! The admin API (design 4.3): health for people, machines and scrapers, over plain HTTP, on loopback by default.
 //!
-//! In: the newest health view, the running model, the table of clients, the last reload, the metrics. Out: JSON (`api` and
-//! `sources` say in what form) and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
+//! In: the newest health view, the running model, the table of clients, the last reload, the metrics. Out: JSON (`api`, `clients`
+//! and `sources` say in what form), the text of `/metrics`, and over gRPC the status of clients (`csds`). It reads and never waits for the health path; nothing here changes anything.
 
 pub mod api;
 pub mod clients;
+mod csds;
 mod json;
 pub mod sources;
 
@@ -52,6 +53,9 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
 }
 
+/// Where gRPC clients ask for the status of xDS clients.
+const CLIENT_STATUS: &str = "/envoy.service.status.v3.ClientStatusDiscoveryService/{method}";
+
 /// Serves the API until `stop` resolves.
 ///
 /// # Errors
@@ -61,6 +65,8 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
+    let (ending, ended) = watch::channel(false);
+    let status = csds::service(Arc::clone(&admin.clients), ended);
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
@@ -69,9 +75,14 @@ pub async fn serve(
         .route("/v1/endpoints", get(endpoints))
         .route("/v1/clients", get(connected))
         .route("/v1/sources", get(all_sources))
+        .route_service(CLIENT_STATUS, status)
         .with_state(admin);
     axum::serve(listener, router)
-        .with_graceful_shutdown(stop)
+        .with_graceful_shutdown(async move {
+            stop.await;
+            // Streams would keep their connections, and those the server.
+            ending.send_replace(true);
+        })
         .await
 }
 

@@ -7,6 +7,9 @@
 
 pub mod clients;
 pub mod codec;
+pub(crate) mod converse;
+mod health;
+mod reflection;
 mod services;
 
 use std::collections::HashMap;

@@ -334,7 +334,7 @@ pub async fn serve_xds(
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_routes(ads::routes(ads))
+        .add_routes(ads::routes(ads).await)
         .serve_with_incoming_shutdown(incoming, stopped(stopping))
         .await
         .context("the xDS listener failed")

@@ -21,6 +21,7 @@
 //! | bugs 1–15 | [`bugs`], by number |
 //! | NACK, wildcard forms, unknown names, nonces, reconnects, first node | [`rules`] |
 //! | the table of clients: acked, refused, what | [`standing`] |
+//! | health, reflection, what is UNIMPLEMENTED | [`beside`] |
 //! | the order of a pass, with a client that withholds its ACKs | [`order`] |
 //!
 //! What a harness row about versions asks (H: the adapter's own version strings) does not fit: versions are hashes of
@@ -34,6 +35,7 @@
     reason = "test code: a panic is how a test says that something is wrong"
 )]
 
+mod beside;
 mod bugs;
 mod client;
 mod order;

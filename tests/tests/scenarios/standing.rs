@@ -2,6 +2,9 @@
 
 use std::net::TcpListener;
 
+use envoy_types::pb::envoy::service::status::v3::client_status_discovery_service_client::ClientStatusDiscoveryServiceClient;
+use envoy_types::pb::envoy::service::status::v3::{ClientStatusRequest, ConfigStatus};
+use envoy_types::pb::google::protobuf::value::Kind;
 use serde_json::json;
 use vitals_tests::Transport;
 use vitals_tests::config::LISTENER_PORT;
@@ -40,6 +43,7 @@ fn a_script_waits_until_every_envoy_has_the_new_state(transport: Transport) {
         before, after,
         "the Envoy has the new cluster when the command ends"
     );
+    the_same_over_csds(&lab.vitals, transport);
     // Nobody is connected of another fleet.
     let (code, said) = wait_acked(
         &lab.vitals,
@@ -87,4 +91,46 @@ fn a_refused_listener_is_named_and_not_waited_for(transport: Transport) {
         "{}",
         server.log()
     );
+}
+
+/// The admin listener speaks Envoy's own protocol for it too.
+fn the_same_over_csds(server: &Vitals, transport: Transport) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut client = ClientStatusDiscoveryServiceClient::connect(server.admin())
+            .await
+            .unwrap();
+        let response = client
+            .fetch_client_status(ClientStatusRequest::default())
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(response.config.len(), 1);
+        let node = response.config[0].node.as_ref().unwrap();
+        assert_eq!(node.id, NODE);
+        let told = &node.metadata.as_ref().unwrap().fields["vitals.transport"];
+        assert_eq!(told.kind, Some(Kind::StringValue(transport.name().into())));
+        let types = &response.config[0].generic_xds_configs;
+        assert_eq!(types.len(), 4);
+        for of_type in types {
+            assert_eq!(of_type.config_status(), ConfigStatus::Synced, "{of_type:?}");
+            assert!(!of_type.version_info.is_empty());
+        }
+        // A stream that is left open does not keep the server from stopping; the scenario's end shows it.
+        let pending = tokio_stream::pending::<ClientStatusRequest>();
+        let _open = client.stream_client_status(pending).await.unwrap();
+        let two = [
+            ClientStatusRequest::default(),
+            ClientStatusRequest::default(),
+        ];
+        let answers = client.stream_client_status(tokio_stream::iter(two)).await;
+        let mut answers = answers.unwrap().into_inner();
+        for _ in 0..2 {
+            assert_eq!(answers.message().await.unwrap().unwrap().config.len(), 1);
+        }
+        assert!(answers.message().await.unwrap().is_none());
+    });
 }

@@ -1,4 +1,5 @@
-//! The gRPC services of discovery: the aggregated one, and beside it those of one type each, on the same streams.
+//! The gRPC services of the xDS listener: the aggregated discovery service, beside it those of one type each, on the same
+//! streams; and health and reflection.
 //!
 //! In: an [`Ads`]. Out: the [`Routes`] that a server adds. Fetch methods answer UNIMPLEMENTED: a poll would have to be
 //! answered by a state that no ACK ever speaks of, and who polls learns of a dead endpoint when it polls.
@@ -11,15 +12,30 @@ use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::codec::Outgoing;
-use super::{Ads, MAX_REQUEST_BYTES};
+use super::{Ads, MAX_REQUEST_BYTES, health, reflection};
 use crate::snapshot::ResourceType;
 
 type Responses = ReceiverStream<Result<Outgoing, Status>>;
 
-/// All discovery services.
-#[must_use]
-pub fn routes(ads: Ads) -> Routes {
-    Routes::new(aggregated::server(ads.clone()))
+/// Every service of the listener, by its full name; all but the last two are of discovery.
+pub(super) const SERVICES: [&str; 7] = [
+    "envoy.service.discovery.v3.AggregatedDiscoveryService",
+    "envoy.service.cluster.v3.ClusterDiscoveryService",
+    "envoy.service.endpoint.v3.EndpointDiscoveryService",
+    "envoy.service.listener.v3.ListenerDiscoveryService",
+    "envoy.service.route.v3.RouteDiscoveryService",
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+];
+
+/// All services.
+pub async fn routes(ads: Ads) -> Routes {
+    let [discovery @ .., _health, _reflection] = &SERVICES;
+    let health = health::service(discovery, ads.stopping.clone()).await;
+    let reflection = reflection::service(&SERVICES, ads.stopping.clone());
+    Routes::new(health)
+        .add_service(reflection)
+        .add_service(aggregated::server(ads.clone()))
         .add_service(clusters::server(ads.clone()))
         .add_service(endpoints::server(ads.clone()))
         .add_service(listeners::server(ads.clone()))
