@@ -1,11 +1,13 @@
 //! The admin API (design 4.3): health for people, machines and scrapers, on loopback by default; beyond it with a token
 //! (`access`), and over TLS where the server has a certificate.
 //!
-//! In: the newest health view, the running model, the table of clients, the last reload, the metrics. Out: JSON (`api` and
-//! `sources` say in what form) and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
+//! In: the newest health view, the running model, the table of clients, the last reload, the metrics. Out: JSON (`api`, `clients`
+//! and `sources` say in what form), the text of `/metrics`, and over gRPC the status of clients (`csds`). It reads and never waits for the health path; nothing here changes anything.
 
 pub mod access;
 pub mod api;
+pub mod clients;
+mod csds;
 mod json;
 pub mod sources;
 
@@ -17,8 +19,6 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use axum::{Extension, Router, middleware};
-use rustls::ServerConfig;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use vitals_prober::clock;
 
@@ -28,7 +28,7 @@ use crate::health::HealthView;
 use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::snapshot::Snapshot;
-use crate::transport::{self, Door, Listening};
+use crate::transport::{self, Entrance};
 
 /// What the last reading of the configuration came to.
 #[derive(Clone, Debug, Default)]
@@ -56,36 +56,29 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
 }
 
-/// What the API listens with.
-#[derive(Debug)]
-pub struct Entrance {
-    /// The socket.
-    pub listener: TcpListener,
-    /// `None`: it speaks plain HTTP.
-    pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
-    /// What peers may have.
-    pub door: Arc<Door>,
-    /// What requests must bring.
-    pub access: Access,
-}
+/// Where gRPC clients ask for the status of xDS clients.
+const CLIENT_STATUS: &str = "/envoy.service.status.v3.ClientStatusDiscoveryService/{method}";
 
-/// Serves the API until `stopping` turns true.
-pub async fn serve(admin: Admin, entrance: Entrance, stopping: watch::Receiver<bool>) {
+/// Serves the API to those who bring what `access` wants, until `stopping` turns true.
+pub async fn serve(
+    admin: Admin,
+    entrance: Entrance,
+    access: Access,
+    stopping: watch::Receiver<bool>,
+) {
+    let status = csds::service(Arc::clone(&admin.clients), stopping.clone());
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/v1/services", get(services))
         .route("/v1/endpoints", get(endpoints))
-        .route("/v1/clients", get(clients))
+        .route("/v1/clients", get(connected))
         .route("/v1/sources", get(all_sources))
-        .layer(middleware::from_fn_with_state(
-            entrance.access,
-            access::guard,
-        ))
+        .route_service(CLIENT_STATUS, status)
+        .layer(middleware::from_fn_with_state(access, access::guard))
         .with_state(admin);
-    let (listener, tls, door) = (entrance.listener, entrance.tls, entrance.door);
-    transport::serve(listener, Listening::Http1, tls, door, router, stopping).await;
+    transport::serve(entrance, router, stopping).await;
 }
 
 async fn readyz(State(admin): State<Admin>, Extension(admitted): Extension<Admitted>) -> Response {
@@ -130,8 +123,12 @@ async fn services(State(admin): State<Admin>) -> Json<Vec<api::Service>> {
     Json(api::services(&view))
 }
 
-async fn clients(State(admin): State<Admin>) -> Json<Vec<api::Client>> {
-    Json(admin.clients.list().iter().map(api::client).collect())
+async fn connected(State(admin): State<Admin>) -> Json<Vec<clients::Client>> {
+    // The table first: what a row says of an older state than the snapshot's counts as not acked.
+    let rows = admin.clients.list();
+    let snapshot = Arc::clone(&admin.snapshots.borrow());
+    let shown = rows.iter().map(|row| clients::client(row, &snapshot));
+    Json(shown.collect())
 }
 
 async fn all_sources(State(admin): State<Admin>) -> Response {

@@ -1,4 +1,4 @@
-//! ADS over gRPC: one task per stream that carries requests into a [`Stream`] and its responses out.
+//! Discovery over gRPC: one task per stream that carries requests into a [`Stream`] and its responses out.
 //!
 //! In: gRPC streams, the newest [`Snapshot`]. Out: responses, the table of clients, logs. A response is made only when
 //! the transport can take it (one slot), so a client that does not read costs one response and delays nobody.
@@ -7,7 +7,11 @@
 
 pub mod clients;
 pub mod codec;
+pub(crate) mod converse;
 mod guest;
+mod health;
+mod reflection;
+mod services;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,25 +31,16 @@ use self::codec::Outgoing;
 use self::guest::Guest;
 use crate::metrics::Metrics;
 use crate::metrics::connections::Refused;
-use crate::snapshot::{FleetSnapshot, Snapshot};
+use crate::snapshot::{FleetSnapshot, ResourceType, Snapshot};
 use crate::stream::{Received, Refusal, Stream, Transport};
 
-#[allow(missing_docs, unreachable_pub, clippy::all)]
-mod generated {
-    include!(concat!(
-        env!("OUT_DIR"),
-        "/envoy.service.discovery.v3.AggregatedDiscoveryService.rs"
-    ));
-}
-
-use generated::aggregated_discovery_service_server::AggregatedDiscoveryService;
-pub use generated::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
+pub use self::services::routes;
 
 /// The largest request that is read, in bytes: 262,144 names, or versions of as many resources, fit; a client that sends
 /// more is refused with OUT_OF_RANGE before it is decoded.
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 
-/// The ADS service.
+/// What serves every discovery stream, aggregated or of one type.
 #[derive(Clone, Debug)]
 pub struct Ads {
     snapshots: watch::Receiver<Arc<Snapshot>>,
@@ -75,15 +70,19 @@ impl Ads {
     fn start<R: DiscoveryMessage>(
         &self,
         request: Request<Streaming<R>>,
+        only: Option<ResourceType>,
     ) -> Result<Response<ReceiverStream<Result<Outgoing, Status>>>, Status> {
         let guest = Guest::enter(request.extensions(), Arc::clone(&self.metrics))?;
         let inbound = request.into_inner();
         // One slot: what does not fit is made later, out of newer state.
         let (outbound, responses) = mpsc::channel(1);
         let connection = Connection {
-            stream: Stream::new(R::TRANSPORT),
+            stream: only.map_or_else(
+                || Stream::new(R::TRANSPORT),
+                |kind| Stream::of_type(R::TRANSPORT, kind),
+            ),
             node: None,
-            client: self.clients.connect(R::TRANSPORT, guest.address()),
+            client: self.clients.connect(R::TRANSPORT, only, guest.address()),
             guest,
             opened_at: clock::now(),
             metrics: Arc::clone(&self.metrics),
@@ -92,6 +91,7 @@ impl Ads {
             "ads_stream",
             stream = connection.client.id(),
             transport = R::TRANSPORT.as_str(),
+            service = only.map_or("ADS", ResourceType::service),
             node_id = tracing::field::Empty
         );
         let (snapshots, stopping, guard) = (
@@ -114,26 +114,6 @@ impl Ads {
             .instrument(span),
         );
         Ok(Response::new(ReceiverStream::new(responses)))
-    }
-}
-
-#[tonic::async_trait]
-impl AggregatedDiscoveryService for Ads {
-    type StreamAggregatedResourcesStream = ReceiverStream<Result<Outgoing, Status>>;
-    type DeltaAggregatedResourcesStream = ReceiverStream<Result<Outgoing, Status>>;
-
-    async fn stream_aggregated_resources(
-        &self,
-        request: Request<Streaming<DiscoveryRequest>>,
-    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        self.start(request)
-    }
-
-    async fn delta_aggregated_resources(
-        &self,
-        request: Request<Streaming<DeltaDiscoveryRequest>>,
-    ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        self.start(request)
     }
 }
 
@@ -313,7 +293,7 @@ impl Connection {
             Ok(Received::Nack(kind, nack)) => {
                 self.metrics.nack(kind);
                 tracing::warn!(
-                    r#type = kind.as_str(), version = %nack.version, detail = nack.message,
+                    r#type = kind.as_str(), version = %nack.version, resources = ?nack.resources, detail = nack.message,
                     "the client refuses what it was sent"
                 );
             }
@@ -321,7 +301,7 @@ impl Connection {
                 tracing::debug!(r#type = kind.as_str(), "a request with a stale nonce")
             }
             Ok(Received::Ack(_) | Received::Subscription(_)) => {}
-            Err(refusal @ Refusal::EmptyTypeUrl) => {
+            Err(refusal @ (Refusal::EmptyTypeUrl | Refusal::ForeignType(_))) => {
                 return Err(Status::invalid_argument(refusal.to_string()));
             }
             Err(refusal @ Refusal::TooManyNames) => {
@@ -363,6 +343,7 @@ impl Connection {
         self.guest.admit(fleet, &node.id, &node.cluster)?;
         self.client.set_fleet(fleet.name());
         let Some(response) = self.stream.next(fleet) else {
+            self.client.set_caught_up(fleet);
             return Ok(None);
         };
         tracing::debug!(

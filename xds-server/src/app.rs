@@ -25,20 +25,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tonic::service::Routes;
 use vitals_prober::engine::{self, Engine, EngineConfig};
 
 pub use self::args::{LogFormat, ServeArgs};
-use self::doors::Doors;
 pub use self::trust_args::TrustArgs;
 use self::trust_args::{Trust, cannot_honour};
-use crate::admin::{self, Admin, Entrance, Reload};
+use crate::admin::{self, Admin, Reload};
 use crate::ads::clients::Clients;
-use crate::ads::{Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
+use crate::ads::{self, Ads};
 use crate::config::watch::ConfigWatcher;
 use crate::config::{self, Loaded};
 use crate::health::HealthView;
@@ -48,7 +46,7 @@ use crate::model::Model;
 use crate::publish::{self, Outputs, Publisher};
 use crate::snapshot::Snapshot;
 use crate::store::{OpenError, Store};
-use crate::transport::{self, Listening};
+use crate::transport::{self, Entrance};
 
 /// Bad arguments or configuration (sysexits.h, EX_USAGE).
 pub const EXIT_USAGE: u8 = 64;
@@ -57,6 +55,9 @@ pub const EXIT_UNAVAILABLE: u8 = 69;
 
 /// How long streams and admin connections may take to end, of the five seconds that a stop may take in all.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Connections that may wait to be accepted, as far as the system allows (`net.core.somaxconn`).
+const BACKLOG: u32 = 4096;
 
 /// Runs the server until SIGTERM or SIGINT.
 #[must_use]
@@ -127,8 +128,8 @@ pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded, ExitCode> {
 async fn run(args: ServeArgs, loaded: Loaded, trust: Trust) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let xds = bind("--xds-listen", args.xds_listen).await?;
-    let admin = bind("--admin-listen", args.admin_listen).await?;
+    let xds = bind("--xds-listen", args.xds_listen)?;
+    let admin = bind("--admin-listen", args.admin_listen)?;
     let (xds_address, admin_address) = (xds.local_addr()?, admin.local_addr()?);
     let (store, records) = open_store(&args)?;
     let remembered = records.endpoints.len();
@@ -190,20 +191,24 @@ async fn run(args: ServeArgs, loaded: Loaded, trust: Trust) -> anyhow::Result<()
         clients: Arc::clone(&clients),
         metrics: Arc::clone(&metrics),
     };
-    let mut doors = doors::open(trust, &metrics, &stopping);
+    let doors = doors::open(trust, xds, admin, &metrics, &stopping);
     // Ends with `stopping`, or with this function.
-    let _followers = std::mem::take(&mut doors.followers);
-    let entrance = Entrance {
-        listener: admin,
-        tls: doors.admin_tls.take(),
-        door: Arc::clone(&doors.admin),
-        access: std::mem::take(&mut doors.access),
-    };
-    let (xds_is_tls, admin_is_tls) = (doors.xds_tls.is_some(), entrance.tls.is_some());
+    let _followers = doors.followers;
+    let (xds_is_tls, admin_is_tls) = (doors.xds.tls.is_some(), doors.admin.tls.is_some());
     // Both end when `stopping` turns true and their connections have ended, or with this function.
-    let mut admin_server = tokio::spawn(admin::serve(api, entrance, stopping.clone()));
-    let ads = Ads::new(snapshots_out.clone(), clients, metrics, stopping.clone());
-    let mut xds_server = tokio::spawn(serve_xds(xds, doors, snapshots_out, ads, stopping));
+    let mut admin_server = tokio::spawn(admin::serve(
+        api,
+        doors.admin,
+        doors.access,
+        stopping.clone(),
+    ));
+    let mut xds_server = tokio::spawn(serve_xds(
+        doors.xds,
+        snapshots_out,
+        clients,
+        metrics,
+        stopping,
+    ));
     // The real ports, where the system was asked to choose.
     tracing::info!(
         xds = %xds_address, xds_tls = xds_is_tls, admin = %admin_address, admin_tls = admin_is_tls,
@@ -251,10 +256,23 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
     drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
-async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("{flag}: cannot listen on {address}"))
+/// Listens on what a flag says, with room for a fleet that comes back at once: of a full queue of connections that are not
+/// accepted yet (128 by default), the system drops or resets the next.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listen = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // As the standard library does: a port in TIME_WAIT can be had again.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| format!("{flag}: cannot listen on {address}"))
 }
 
 fn open_store(args: &ServeArgs) -> Result<(Option<Store>, Records), OpenError> {
@@ -338,11 +356,15 @@ async fn follow_config(mut watcher: ConfigWatcher, to: Follow, stopping: watch::
     }
 }
 
-async fn serve_xds(
-    listener: TcpListener,
-    doors: Doors,
+/// Serves xDS on a listener until `stopping` turns true. Nothing is accepted before the first snapshot.
+///
+/// # Errors
+/// When no snapshot will ever come.
+pub async fn serve_xds(
+    entrance: Entrance,
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
-    ads: Ads,
+    clients: Arc<Clients>,
+    metrics: Arc<Metrics>,
     stopping: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     // Connections wait in the backlog until there is something to serve: an empty answer would be a wrong one.
@@ -350,10 +372,8 @@ async fn serve_xds(
         .wait_for(|snapshot| snapshot.caused_at().is_some())
         .await
         .context("the publisher has stopped")?;
-    let ads =
-        AggregatedDiscoveryServiceServer::new(ads).max_decoding_message_size(MAX_REQUEST_BYTES);
-    let routes = Routes::new(ads).prepare();
-    let http2 = Listening::Http2;
-    transport::serve(listener, http2, doors.xds_tls, doors.xds, routes, stopping).await;
+    let ads = Ads::new(snapshots, clients, metrics, stopping.clone());
+    let routes = ads::routes(ads).await.prepare();
+    transport::serve(entrance, routes, stopping).await;
     Ok(())
 }

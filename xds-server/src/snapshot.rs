@@ -73,6 +73,17 @@ impl ResourceType {
         }
     }
 
+    /// What the service of this type alone is called, as in logs and the API.
+    #[must_use]
+    pub fn service(self) -> &'static str {
+        match self {
+            Self::Cluster => "CDS",
+            Self::ClusterLoadAssignment => "EDS",
+            Self::Listener => "LDS",
+            Self::RouteConfiguration => "RDS",
+        }
+    }
+
     /// Whether the type knows wildcard subscriptions, and a state-of-the-world response is the whole set, in which
     /// omission means deletion (xDS protocol: Listener and Cluster only).
     #[must_use]
@@ -243,6 +254,7 @@ pub struct FleetSnapshot {
     matcher: NodeMatcher,
     allow: Option<Arc<Allow>>,
     types: [TypeSnapshot; 4],
+    state: u128,
 }
 
 /// A reference that leads nowhere: a defect of the renderer, never of the configuration.
@@ -284,11 +296,13 @@ impl FleetSnapshot {
                 .map(|(_, name)| Arc::clone(name));
             TypeSnapshot::new(list, held.collect())
         });
+        let states: Vec<u8> = types.iter().flat_map(|of| of.state.to_le_bytes()).collect();
         let fleet = Self {
             name,
             matcher,
             allow: None,
             types,
+            state: xxh3_128(&states),
         };
         fleet.check_references()?;
         Ok(fleet)
@@ -335,6 +349,18 @@ impl FleetSnapshot {
         &self.name
     }
 
+    /// A hash of all that the fleet is served and of what is held.
+    #[must_use]
+    pub fn state(&self) -> u128 {
+        self.state
+    }
+
+    /// Whether nothing is held: all that exists may be answered.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.types.iter().all(|of_type| of_type.held.is_empty())
+    }
+
     /// The resources of one type.
     #[must_use]
     pub fn of_type(&self, kind: ResourceType) -> &TypeSnapshot {
@@ -360,6 +386,12 @@ impl Snapshot {
     #[must_use]
     pub fn new(fleets: Vec<Arc<FleetSnapshot>>, caused_at: Option<Instant>) -> Self {
         Self { fleets, caused_at }
+    }
+
+    /// The fleet of that name.
+    #[must_use]
+    pub fn fleet(&self, name: &Name) -> Option<&Arc<FleetSnapshot>> {
+        self.fleets.iter().find(|fleet| fleet.name == *name)
     }
 
     /// The fleet of a node: the first, in the order of the configuration, that matches.

@@ -27,6 +27,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use self::door::Door;
@@ -48,6 +50,19 @@ pub const MAX_HANDSHAKES: usize = 1_024;
 /// How long a connection may take to end after it was told to.
 pub const GRACE: Duration = Duration::from_secs(10);
 
+/// A listener, and what it demands.
+#[derive(Debug)]
+pub struct Entrance {
+    /// The socket.
+    pub listener: TcpListener,
+    /// What it speaks.
+    pub http: Listening,
+    /// `None`: it speaks plainly. The newest is what the next handshake has.
+    pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
+    /// What peers may have.
+    pub door: Arc<Door>,
+}
+
 /// What a listener lets peers have.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -61,6 +76,18 @@ pub struct Limits {
     pub max_age: Option<Duration>,
     /// HTTP/2 pings: sent so often, and so long may the answer take.
     pub keepalive: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 8_192,
+            streams: 16_384,
+            requests_per_second: 500,
+            max_age: None,
+            keepalive: Duration::from_secs(20),
+        }
+    }
 }
 
 /// Who makes a request.

@@ -29,6 +29,7 @@ mod reload_invalid;
 mod restart;
 mod saves;
 mod sources;
+mod standing;
 mod states;
 mod store;
 mod traffic;

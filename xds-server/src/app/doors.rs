@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustls::ServerConfig;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use vitals_prober::clock;
@@ -14,14 +14,12 @@ use vitals_prober::clock;
 use super::trust_args::{TOKEN_FLAG, Trust};
 use crate::admin::access::Access;
 use crate::metrics::Metrics;
-use crate::transport::{Door, Found, Tls, TlsFiles, Token, follow};
+use crate::transport::{Door, Entrance, Found, Listening, Tls, TlsFiles, Token, follow};
 
 /// What the listeners are opened with.
 pub(super) struct Doors {
-    pub(super) xds: Arc<Door>,
-    pub(super) xds_tls: Option<watch::Receiver<Arc<ServerConfig>>>,
-    pub(super) admin: Arc<Door>,
-    pub(super) admin_tls: Option<watch::Receiver<Arc<ServerConfig>>>,
+    pub(super) xds: Entrance,
+    pub(super) admin: Entrance,
     pub(super) access: Access,
     /// Ends when `stopping` turns true.
     pub(super) followers: JoinSet<()>,
@@ -29,6 +27,8 @@ pub(super) struct Doors {
 
 pub(super) fn open(
     trust: Trust,
+    xds: TcpListener,
+    admin: TcpListener,
     metrics: &Arc<Metrics>,
     stopping: &watch::Receiver<bool>,
 ) -> Doors {
@@ -38,8 +38,8 @@ pub(super) fn open(
     if let (Some(files), Some((running, tls))) = (trust.files, trust.tls) {
         note(&tls, metrics, clock::wall());
         certificates = files.client_ca.is_some();
-        let (xds, xds_out) = watch::channel(Arc::clone(&tls.xds));
-        let (admin, admin_out) = watch::channel(tls.admin);
+        let (of_xds, xds_out) = watch::channel(Arc::clone(&tls.xds));
+        let (of_admin, admin_out) = watch::channel(tls.admin);
         (xds_tls, admin_tls) = (Some(xds_out), trust.admin_tls.then_some(admin_out));
         let noted = Arc::clone(metrics);
         followers.spawn(follow(
@@ -48,8 +48,8 @@ pub(super) fn open(
             move || look_at_tls(&files),
             move |tls: Tls| {
                 note(&tls, &noted, clock::wall());
-                xds.send_replace(tls.xds);
-                admin.send_replace(tls.admin);
+                of_xds.send_replace(tls.xds);
+                of_admin.send_replace(tls.admin);
             },
             Arc::clone(metrics),
             stopping.clone(),
@@ -74,14 +74,22 @@ pub(super) fn open(
         receiver
     });
     Doors {
-        xds: Door::new("xds", trust.xds_limits, Arc::clone(metrics)),
-        xds_tls,
-        admin: Door::new("admin", trust.admin_limits, Arc::clone(metrics)),
         access: Access {
             token,
             certificate: certificates && admin_tls.is_some(),
         },
-        admin_tls,
+        xds: Entrance {
+            listener: xds,
+            http: Listening::Http2,
+            tls: xds_tls,
+            door: Door::new("xds", trust.xds_limits, Arc::clone(metrics)),
+        },
+        admin: Entrance {
+            listener: admin,
+            http: Listening::Any,
+            tls: admin_tls,
+            door: Door::new("admin", trust.admin_limits, Arc::clone(metrics)),
+        },
         followers,
     }
 }

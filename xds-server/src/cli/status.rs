@@ -1,4 +1,8 @@
-//! `vitals status`: the tables of `/v1/services` and `/v1/endpoints`; as JSON, the latter.
+//! `vitals status`: the tables of `/v1/services` and `/v1/endpoints`; as JSON, the latter. With `--clients`, who is
+//! connected ([`clients`]); with `--wait-acked`, nothing until all of them have what is served ([`wait`]).
+
+mod clients;
+mod wait;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -6,6 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
 
 use super::admin_api::{AdminApi, AdminArgs};
 use super::print;
@@ -19,8 +24,13 @@ pub(super) struct StatusArgs {
     #[arg(long, env = "VITALS_OUTPUT", default_value = "table")]
     output: Output,
     /// Print it anew every second, until interrupted.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "wait_acked")]
     watch: bool,
+    /// Print who is connected, and how far each has come, instead of endpoints.
+    #[arg(long)]
+    clients: bool,
+    #[command(flatten)]
+    wait: wait::WaitArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,7 +42,7 @@ enum Output {
 }
 
 pub(super) fn run(args: &StatusArgs) -> ExitCode {
-    if !args.watch {
+    if !args.watch && !args.wait.wait_acked {
         return match show(args) {
             Ok(text) => print(&text),
             Err(code) => code,
@@ -48,6 +58,9 @@ pub(super) fn run(args: &StatusArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if args.wait.wait_acked {
+        return runtime.block_on(wait::run(args));
+    }
     runtime.block_on(async {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
@@ -69,19 +82,30 @@ pub(super) fn run(args: &StatusArgs) -> ExitCode {
 
 fn show(args: &StatusArgs) -> Result<String, ExitCode> {
     let api = AdminApi::new(&args.admin)?;
+    if args.clients {
+        let clients = clients::fetch_of_fleet(&api, args)?;
+        return match args.output {
+            Output::Table => Ok(clients::table(&clients)),
+            Output::Json => json(&clients),
+        };
+    }
     let endpoints: Vec<Endpoint> = api.fetch("/v1/endpoints")?;
     match args.output {
         Output::Table => {
             let services: Vec<Service> = api.fetch("/v1/services")?;
             Ok(of_services(&services) + "\n" + &of_endpoints(&endpoints))
         }
-        Output::Json => match serde_json::to_string_pretty(&endpoints) {
-            Ok(json) => Ok(json + "\n"),
-            Err(error) => {
-                eprintln!("cannot write what came: {error}");
-                Err(ExitCode::FAILURE)
-            }
-        },
+        Output::Json => json(&endpoints),
+    }
+}
+
+fn json<T: Serialize>(rows: &[T]) -> Result<String, ExitCode> {
+    match serde_json::to_string_pretty(rows) {
+        Ok(json) => Ok(json + "\n"),
+        Err(error) => {
+            eprintln!("cannot write what came: {error}");
+            Err(ExitCode::FAILURE)
+        }
     }
 }
 

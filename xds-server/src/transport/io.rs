@@ -1,7 +1,8 @@
 //! A connection's bytes, plain or in TLS, with a limit on how long it may say nothing at its beginning.
 //!
-//! In: an accepted socket. Out: something that HTTP reads and writes. HTTP/2 waits without end for a client's preface;
-//! here the wait ends with an error. Once that is read, its pings find out who has gone.
+//! In: an accepted socket. Out: something that HTTP reads and writes. hyper waits without end for a
+//! client's preface, by which it also tells HTTP/2 from HTTP/1; here the wait ends with an error. Once that is read, pings
+//! find out who has gone, and a request of HTTP/1 has its own time. (One that is shorter has no name of a host in it.)
 
 use std::io;
 use std::pin::Pin;

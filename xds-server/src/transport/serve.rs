@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::door::{Door, OpenConnection};
 use super::io::Io;
-use super::{GRACE, PATIENCE, Peer};
+use super::{Entrance, GRACE, PATIENCE, Peer};
 use crate::metrics::connections::Refused;
 use crate::trust::Identity;
 
@@ -39,8 +39,8 @@ const SEND_BUFFER: usize = 128 << 10;
 /// Which HTTP a listener speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listening {
-    /// HTTP/1.1, for people and scrapers.
-    Http1,
+    /// HTTP/1.1 for people and scrapers, and HTTP/2 for gRPC beside it.
+    Any,
     /// HTTP/2, for gRPC.
     Http2,
 }
@@ -48,14 +48,8 @@ pub enum Listening {
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Serves until `stopping` turns true and the connections have ended, at most [`GRACE`] later.
-pub async fn serve<S, B>(
-    listener: TcpListener,
-    http: Listening,
-    tls: Option<watch::Receiver<Arc<ServerConfig>>>,
-    door: Arc<Door>,
-    service: S,
-    mut stopping: watch::Receiver<bool>,
-) where
+pub async fn serve<S, B>(entrance: Entrance, service: S, mut stopping: watch::Receiver<bool>)
+where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
@@ -63,6 +57,12 @@ pub async fn serve<S, B>(
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
+    let Entrance {
+        listener,
+        http,
+        tls,
+        door,
+    } = entrance;
     let mut connections = JoinSet::new();
     let stop = stopping.clone();
     let builder = builder(http, &door);
@@ -99,7 +99,7 @@ pub async fn serve<S, B>(
         let (service, builder) = (service.clone(), builder.clone());
         // Ends as the module says; at the latest with this function, which owns the set.
         connections.spawn(async move {
-            if let Some((io, identity)) = connection.greet(stream, tls, http).await {
+            if let Some((io, identity)) = connection.greet(stream, tls).await {
                 connection.serve(io, identity, service, builder).await;
             }
         });
@@ -121,29 +121,23 @@ fn of_one_connection(error: &std::io::Error) -> bool {
 }
 
 fn builder(http: Listening, door: &Door) -> Builder<TokioExecutor> {
-    let builder = Builder::new(TokioExecutor::new());
-    match http {
-        Listening::Http1 => {
-            let mut builder = builder.http1_only();
-            builder
-                .http1()
-                .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE);
-            builder
-        }
-        Listening::Http2 => {
-            let limits = door.limits();
-            let mut builder = builder.http2_only();
-            builder
-                .http2()
-                .timer(TokioTimer::new())
-                .keep_alive_interval(limits.keepalive)
-                .keep_alive_timeout(limits.keepalive)
-                .max_concurrent_streams(u32::try_from(limits.streams).unwrap_or(u32::MAX))
-                .max_send_buf_size(SEND_BUFFER);
-            builder
-        }
+    let mut builder = Builder::new(TokioExecutor::new());
+    if http == Listening::Http2 {
+        builder = builder.http2_only();
     }
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE);
+    let limits = door.limits();
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(limits.keepalive)
+        .keep_alive_timeout(limits.keepalive)
+        .max_concurrent_streams(u32::try_from(limits.streams).unwrap_or(u32::MAX))
+        .max_send_buf_size(SEND_BUFFER);
+    builder
 }
 
 /// One connection, from the accept to the end.
@@ -160,14 +154,10 @@ impl Connection {
         &self,
         stream: TcpStream,
         tls: Option<Arc<ServerConfig>>,
-        http: Listening,
     ) -> Option<(Io, Option<Arc<Identity>>)> {
         // Either can fail only when the client is gone.
         drop(stream.set_nodelay(true));
-        let words = |io: Io| match http {
-            Listening::Http1 => io,
-            Listening::Http2 => io.first_words_within(PATIENCE),
-        };
+        let words = |io: Io| io.first_words_within(PATIENCE);
         let Some(tls) = tls else {
             return Some((words(Io::plain(stream)), None));
         };
@@ -276,7 +266,7 @@ impl Connection {
 
     fn broke(&self, error: &(dyn Error + Send + Sync + 'static)) {
         if is_silence(error) {
-            let why = format!("no HTTP/2 within {} s", PATIENCE.as_secs());
+            let why = format!("no request within {} s", PATIENCE.as_secs());
             self.refuse(Refused::Silent, &why);
         } else {
             tracing::debug!(peer = %self.address, error = with_causes(error), "the connection broke");

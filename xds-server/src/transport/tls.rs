@@ -37,7 +37,7 @@ pub struct TlsFiles {
 pub struct Tls {
     /// Of xDS: HTTP/2; with authorities, a client without a certificate of theirs fails the handshake.
     pub xds: Arc<ServerConfig>,
-    /// Of the admin API: HTTP/1.1; a client may come without a certificate, for `/healthz` alone (`admin` sees to it).
+    /// Of the admin API: HTTP/2 or HTTP/1.1; a client may come without a certificate, for `/healthz` alone (`admin` sees to it).
     pub admin: Arc<ServerConfig>,
     /// When the server's certificate ends.
     pub not_after: SystemTime,
@@ -111,7 +111,7 @@ impl TlsFiles {
             let read = authorities(pem).map_err(|problem| wrong("--client-ca", path, problem))?;
             roots = Some(Arc::new(read));
         }
-        let config = |alpn: &str, required| {
+        let config = |alpn: &[&str], required| {
             server_config(
                 chain.clone(),
                 key.clone_key(),
@@ -121,8 +121,8 @@ impl TlsFiles {
             )
         };
         Ok(Tls {
-            xds: config("h2", true)?,
-            admin: config("http/1.1", false)?,
+            xds: config(&["h2"], true)?,
+            admin: config(&["h2", "http/1.1"], false)?,
             not_after: identity.not_after,
         })
     }
@@ -146,7 +146,7 @@ fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     roots: Option<Arc<RootCertStore>>,
-    alpn: &str,
+    alpn: &[&str],
     certificate_required: bool,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -169,7 +169,7 @@ fn server_config(
     }
     .with_single_cert(chain, key)
     .map_err(pair)?;
-    config.alpn_protocols = vec![alpn.into()];
+    config.alpn_protocols = alpn.iter().map(|&name| name.into()).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
@@ -255,7 +255,7 @@ mod tests {
         let (own, ca) = (pems("vitals.example"), pems("ca.example"));
         let tls = parse(&own.cert, &own.key, Some(&ca.cert)).unwrap();
         assert_eq!(tls.xds.alpn_protocols, [b"h2".to_vec()]);
-        assert_eq!(tls.admin.alpn_protocols, [b"http/1.1".to_vec()]);
+        assert_eq!(tls.admin.alpn_protocols, [&b"h2"[..], b"http/1.1"]);
         assert!(tls.not_after > SystemTime::UNIX_EPOCH);
     }
 
