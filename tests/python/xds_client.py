@@ -1,6 +1,6 @@
 """A gRPC client that does on xDS streams what it is told, the wrong things included.
 
-In: one JSON command a line on stdin. Out: one JSON event a line on stdout, each with the stream it belongs to.
+In: the server; for TLS a file of authorities, and for mutual TLS a certificate and its key. One JSON command a line on stdin. Out: one JSON event a line on stdout, each with the stream it belongs to.
 
   {"op": "open", "stream": "s", "method": "sotw" | "delta", "read": true}
   {"op": "send", "stream": "s", "request": {…}, "names": 0, "padding": 0}
@@ -93,14 +93,27 @@ def describe(response, size):
     }
 
 
+def contents(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def channel_to(target, files):
+    if not files:
+        return grpc.insecure_channel(target, options=OPTIONS)
+    ca, *pair = (contents(path) for path in files)
+    cert, key = pair or (None, None)
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(ca, key, cert), options=OPTIONS)
+
+
 class Stream:
     """One stream on a channel of its own."""
 
-    def __init__(self, target, command):
+    def __init__(self, target, files, command):
         self.name = command["stream"]
         method, self.request, self.response = METHODS[command["method"]]
         self.requests = queue.Queue()
-        self.channel = grpc.insecure_channel(target, options=OPTIONS)
+        self.channel = channel_to(target, files)
         call = self.channel.stream_stream(
             SERVICE + method, request_serializer=bytes, response_deserializer=bytes
         )
@@ -137,13 +150,13 @@ class Stream:
 
 
 def main():
-    target = sys.argv[1]
+    target, files = sys.argv[1], sys.argv[2:]
     streams = {}
     for line in sys.stdin:
         command = json.loads(line)
         name = command["stream"]
         if command["op"] == "open":
-            streams[name] = Stream(target, command)
+            streams[name] = Stream(target, files, command)
         elif command["op"] == "send":
             streams[name].send(command)
         elif command["op"] == "close":

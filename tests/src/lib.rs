@@ -2,7 +2,8 @@
 //!
 //! In: the binaries that `cargo xtask test` built or brought (see [`tools`]). Out: one module per actor that a scenario
 //! puts on stage: [`backend`], [`vitals`], [`envoy`], [`xds`] (a scripted gRPC client), [`load`] (somebody who sends
-//! requests all the time), [`request`] (one request with every detail), [`open`] (what stays open), [`servers`] of others, [`hostile`] ones, also
+//! requests all the time), [`request`] (one request with every detail), [`open`] (what stays open), [`servers`] of others, an [`authority`],
+//! [`hostile`] ones, also
 //! inside TLS ([`hostile_tls`]), [`probe`] (`vitals probe`), and [`lab`], which sets the usual
 //! scene. [`wait`] is how a scenario waits.
 //!
@@ -18,6 +19,7 @@
     reason = "test code: a panic is how a test says that something is wrong"
 )]
 
+pub mod authority;
 pub mod backend;
 pub mod config;
 pub mod envoy;
@@ -30,6 +32,7 @@ pub mod net;
 pub mod open;
 pub mod probe;
 pub mod process;
+pub mod raw_xds;
 pub mod request;
 pub mod servers;
 pub mod tcp_backend;

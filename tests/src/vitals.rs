@@ -251,6 +251,20 @@ pub fn bootstrap(
     node_id: &str,
     transport: Transport,
 ) -> String {
+    bootstrap_with(config, fleet, server, node_id, transport, &[])
+}
+
+/// The same, with more flags.
+#[track_caller]
+#[must_use]
+pub fn bootstrap_with(
+    config: &Path,
+    fleet: &str,
+    server: SocketAddr,
+    node_id: &str,
+    transport: Transport,
+    flags: &[&str],
+) -> String {
     let mut command = Command::new(tools::vitals());
     command.arg("bootstrap").arg("--config").arg(config);
     command.args(["--fleet", fleet, "--server", &server.to_string()]);
@@ -258,6 +272,7 @@ pub fn bootstrap(
     if transport == Transport::Delta {
         command.arg("--delta");
     }
+    command.args(flags);
     let output = run(&mut command);
     assert!(output.status.success(), "vitals bootstrap: {output:?}");
     String::from_utf8(output.stdout).expect("a bootstrap is text")

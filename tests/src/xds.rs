@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::backend::lock;
 use crate::process::Process;
+use crate::servers::Certificate;
 use crate::wait::{eventually, holds};
 use crate::{Transport, tools};
 
@@ -36,10 +37,24 @@ impl XdsClient {
     /// Starts a client of `server`. `dir` takes its log.
     #[must_use]
     pub fn start(server: SocketAddr, dir: &Path) -> Self {
+        Self::start_with(server, dir, &[])
+    }
+
+    /// Starts a client over TLS, which trusts `ca` and shows `own`, if there is one.
+    #[must_use]
+    pub fn start_tls(server: SocketAddr, dir: &Path, ca: &Path, own: Option<&Certificate>) -> Self {
+        let own = own.map(|own| [&*own.cert, &*own.key]);
+        let files: Vec<&Path> = std::iter::once(ca)
+            .chain(own.into_iter().flatten())
+            .collect();
+        Self::start_with(server, dir, &files)
+    }
+
+    fn start_with(server: SocketAddr, dir: &Path, tls: &[&Path]) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/xds_client.py");
         let (read, write) = std::io::pipe().expect("the system has pipes");
         let mut command = Command::new(tools::python());
-        command.arg(script).arg(server.to_string());
+        command.arg(script).arg(server.to_string()).args(tls);
         command.stdin(Stdio::piped());
         let mut process = Process::spawn_piped("xds client", command, write, &dir.join("xds.log"));
         let stdin = process.child().stdin.take().expect("stdin is a pipe");

@@ -1,29 +1,34 @@
-//! The admin API (design 4.3): health for people, machines and scrapers, over plain HTTP, on loopback by default.
+//! The admin API (design 4.3): health for people, machines and scrapers, on loopback by default; beyond it with a token
+//! (`access`), and over TLS where the server has a certificate.
 //!
-//! In: the newest health view, the running model, the table of clients, the last reload, the metrics. Out: JSON (`api` and
-//! `sources` say in what form) and the text of `/metrics`. It reads and never waits for the health path; nothing here changes anything.
+//! In: the newest health view, the running model, the table of clients, the last reload, the metrics. Out: JSON (`api`, `clients`
+//! and `sources` say in what form), the text of `/metrics`, and over gRPC the status of clients (`csds`). It reads and never waits for the health path; nothing here changes anything.
 
+pub mod access;
 pub mod api;
+pub mod clients;
+mod csds;
 mod json;
 pub mod sources;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use axum::{Extension, Router, middleware};
 use tokio::sync::watch;
 use vitals_prober::clock;
 
+use self::access::{Access, Admitted};
 use crate::ads::clients::Clients;
 use crate::health::HealthView;
 use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::snapshot::Snapshot;
+use crate::transport::{self, Entrance};
 
 /// What the last reading of the configuration came to.
 #[derive(Clone, Debug, Default)]
@@ -51,30 +56,32 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
 }
 
-/// Serves the API until `stop` resolves.
-///
-/// # Errors
-/// When the listener fails.
+/// Where gRPC clients ask for the status of xDS clients.
+const CLIENT_STATUS: &str = "/envoy.service.status.v3.ClientStatusDiscoveryService/{method}";
+
+/// Serves the API to those who bring what `access` wants, until `stopping` turns true.
 pub async fn serve(
     admin: Admin,
-    listener: TcpListener,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+    entrance: Entrance,
+    access: Access,
+    stopping: watch::Receiver<bool>,
+) {
+    let status = csds::service(Arc::clone(&admin.clients), stopping.clone());
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/v1/services", get(services))
         .route("/v1/endpoints", get(endpoints))
-        .route("/v1/clients", get(clients))
+        .route("/v1/clients", get(connected))
         .route("/v1/sources", get(all_sources))
+        .route_service(CLIENT_STATUS, status)
+        .layer(middleware::from_fn_with_state(access, access::guard))
         .with_state(admin);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop)
-        .await
+    transport::serve(entrance, router, stopping).await;
 }
 
-async fn readyz(State(admin): State<Admin>) -> Response {
+async fn readyz(State(admin): State<Admin>, Extension(admitted): Extension<Admitted>) -> Response {
     if admin.snapshots.borrow().caused_at().is_none() {
         let starting = api::Ready {
             reload: "ok".into(),
@@ -82,8 +89,11 @@ async fn readyz(State(admin): State<Admin>) -> Response {
         };
         return (StatusCode::SERVICE_UNAVAILABLE, Json(starting)).into_response();
     }
-    let errors = admin.reload.borrow().errors.clone();
+    let mut errors = admin.reload.borrow().errors.clone();
     let reload = if errors.is_empty() { "ok" } else { "error" };
+    if admitted == Admitted(false) {
+        errors.clear();
+    }
     Json(api::Ready {
         reload: reload.into(),
         errors,
@@ -93,6 +103,10 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 
 async fn metrics(State(admin): State<Admin>) -> Response {
     const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    admin.metrics.connections().set_tasks(tasks);
     match admin.metrics.encode() {
         Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
@@ -110,8 +124,12 @@ async fn services(State(admin): State<Admin>) -> Json<Vec<api::Service>> {
     Json(api::services(&view, &model.fleets))
 }
 
-async fn clients(State(admin): State<Admin>) -> Json<Vec<api::Client>> {
-    Json(admin.clients.list().iter().map(api::client).collect())
+async fn connected(State(admin): State<Admin>) -> Json<Vec<clients::Client>> {
+    // The table first: what a row says of an older state than the snapshot's counts as not acked.
+    let rows = admin.clients.list();
+    let snapshot = Arc::clone(&admin.snapshots.borrow());
+    let shown = rows.iter().map(|row| clients::client(row, &snapshot));
+    Json(shown.collect())
 }
 
 async fn all_sources(State(admin): State<Admin>) -> Response {

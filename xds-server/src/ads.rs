@@ -1,4 +1,4 @@
-//! ADS over gRPC: one task per stream that carries requests into a [`Stream`] and its responses out.
+//! Discovery over gRPC: one task per stream that carries requests into a [`Stream`] and its responses out.
 //!
 //! In: gRPC streams, the newest [`Snapshot`]. Out: responses, the table of clients, logs. A response is made only when
 //! the transport can take it (one slot), so a client that does not read costs one response and delays nobody.
@@ -9,6 +9,11 @@ pub mod admission;
 mod body;
 pub mod clients;
 pub mod codec;
+pub(crate) mod converse;
+mod guest;
+mod health;
+mod reflection;
+mod services;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +24,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Disc
 use envoy_types::pb::google::protobuf::value::Kind;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::Instrument;
 use vitals_prober::clock;
 
@@ -28,26 +33,19 @@ use self::body::Travelling;
 pub use self::body::put_in_place;
 use self::clients::{ClientHandle, Clients};
 use self::codec::{Form, Outgoing};
+use self::guest::Guest;
 use crate::metrics::Metrics;
-use crate::snapshot::{FleetSnapshot, Snapshot};
+use crate::metrics::connections::Refused;
+use crate::snapshot::{FleetSnapshot, ResourceType, Snapshot};
 use crate::stream::{Received, Refusal, Stream, Transport};
 
-#[allow(missing_docs, unreachable_pub, clippy::all)]
-mod generated {
-    include!(concat!(
-        env!("OUT_DIR"),
-        "/envoy.service.discovery.v3.AggregatedDiscoveryService.rs"
-    ));
-}
-
-use generated::aggregated_discovery_service_server::AggregatedDiscoveryService;
-pub use generated::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
+pub use self::services::routes;
 
 /// The largest request that is read, in bytes: 262,144 names, or versions of as many resources, fit; a client that sends
 /// more is refused with OUT_OF_RANGE before it is decoded.
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 
-/// The ADS service.
+/// What serves every discovery stream, aggregated or of one type.
 #[derive(Clone, Debug)]
 pub struct Ads {
     snapshots: watch::Receiver<Arc<Snapshot>>,
@@ -79,14 +77,20 @@ impl Ads {
     fn start<R: DiscoveryMessage>(
         &self,
         request: Request<Streaming<R>>,
-    ) -> Response<ReceiverStream<Result<Outgoing, Status>>> {
-        let (peer, inbound) = (request.remote_addr(), request.into_inner());
+        only: Option<ResourceType>,
+    ) -> Result<Response<ReceiverStream<Result<Outgoing, Status>>>, Status> {
+        let guest = Guest::enter(request.extensions(), Arc::clone(&self.metrics))?;
+        let inbound = request.into_inner();
         // One slot: what does not fit is made later, out of newer state.
         let (outbound, responses) = mpsc::channel(1);
         let connection = Connection {
-            stream: Stream::new(R::TRANSPORT),
+            stream: only.map_or_else(
+                || Stream::new(R::TRANSPORT),
+                |kind| Stream::of_type(R::TRANSPORT, kind),
+            ),
             node: None,
-            client: self.clients.connect(R::TRANSPORT, peer),
+            client: self.clients.connect(R::TRANSPORT, only, guest.address()),
+            guest,
             opened_at: clock::now(),
             asked_for: [false; 4],
             metrics: Arc::clone(&self.metrics),
@@ -95,6 +99,7 @@ impl Ads {
             "ads_stream",
             stream = connection.client.id(),
             transport = R::TRANSPORT.as_str(),
+            service = only.map_or("ADS", ResourceType::service),
             node_id = tracing::field::Empty
         );
         let (admission, snapshots, stopping, guard) = (
@@ -122,27 +127,7 @@ impl Ads {
         response
             .extensions_mut()
             .insert(Travelling::new::<R::Form>(responses));
-        response
-    }
-}
-
-#[tonic::async_trait]
-impl AggregatedDiscoveryService for Ads {
-    type StreamAggregatedResourcesStream = ReceiverStream<Result<Outgoing, Status>>;
-    type DeltaAggregatedResourcesStream = ReceiverStream<Result<Outgoing, Status>>;
-
-    async fn stream_aggregated_resources(
-        &self,
-        request: Request<Streaming<DiscoveryRequest>>,
-    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        Ok(self.start(request))
-    }
-
-    async fn delta_aggregated_resources(
-        &self,
-        request: Request<Streaming<DeltaDiscoveryRequest>>,
-    ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        Ok(self.start(request))
+        Ok(response)
     }
 }
 
@@ -240,6 +225,8 @@ impl NodeIdentity {
 struct Connection {
     stream: Stream,
     node: Option<NodeIdentity>,
+    /// Who makes the stream, and what it may.
+    guest: Guest,
     client: ClientHandle,
     /// What was caused before the stream opened is news only to this client, and no latency of ours.
     opened_at: Instant,
@@ -250,7 +237,7 @@ struct Connection {
 
 impl Connection {
     /// Serves the stream. Ends well when the client ends it; with a status when the client did wrong, no fleet matches
-    /// (any more), or the server stops.
+    /// (any more) or admits it, its connection is to end, or the server stops.
     async fn run<R: DiscoveryMessage>(
         mut self,
         mut inbound: Streaming<R>,
@@ -271,16 +258,26 @@ impl Connection {
                 _ = &mut stopped => {
                     return Err(Status::unavailable("the server is stopping; reconnect"));
                 }
-                request = inbound.message() => match request {
+                status = self.guest.turn(self.node.is_some()) => {
+                    if let Some(status) = status {
+                        return Err(status);
+                    }
+                }
+                request = inbound.message(), if self.guest.may_ask() => match request {
                     Ok(Some(request)) => {
                         // A clone: the request may be long in the taking, and the publisher must not wait for the lock.
                         let snapshot = Arc::clone(&snapshots.borrow());
+                        self.guest.has_asked();
                         if self.on_request(request, &snapshot)? {
                             entry.ask(&admission);
                         }
                         behind = true;
                     }
                     Ok(None) => return Ok(()),
+                    Err(status) if status.code() == Code::OutOfRange => {
+                        self.guest.refuse(Refused::Size, status.message());
+                        return Err(status);
+                    }
                     Err(status) => {
                         tracing::debug!(%status, "the stream broke");
                         return Err(status);
@@ -329,7 +326,7 @@ impl Connection {
             Ok(Received::Nack(kind, nack)) => {
                 self.metrics.nack(kind);
                 tracing::warn!(
-                    r#type = kind.as_str(), version = %nack.version, detail = nack.message,
+                    r#type = kind.as_str(), version = %nack.version, resources = ?nack.resources, detail = nack.message,
                     "the client refuses what it was sent"
                 );
             }
@@ -341,11 +338,11 @@ impl Connection {
                 is_first = asked.is_some_and(|asked| !std::mem::replace(asked, true));
             }
             Ok(Received::Ack(_)) => {}
-            Err(refusal @ Refusal::EmptyTypeUrl) => {
+            Err(refusal @ (Refusal::EmptyTypeUrl | Refusal::ForeignType(_))) => {
                 return Err(Status::invalid_argument(refusal.to_string()));
             }
             Err(refusal @ Refusal::TooManyNames) => {
-                tracing::warn!(%refusal, "the stream is refused");
+                self.guest.refuse(Refused::Names, &refusal.to_string());
                 return Err(Status::resource_exhausted(refusal.to_string()));
             }
         }
@@ -367,6 +364,7 @@ impl Connection {
         let node = NodeIdentity::new(node);
         tracing::Span::current().record("node_id", &*node.id);
         let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
+        self.guest.admit(fleet, &node.id, &node.cluster)?;
         tracing::info!(fleet = %fleet.name(), node_cluster = node.cluster, user_agent, "client connected");
         self.client
             .set_node(&node.id, &node.cluster, fleet.name(), user_agent);
@@ -379,8 +377,10 @@ impl Connection {
             return Ok(None);
         };
         let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
+        self.guest.admit(fleet, &node.id, &node.cluster)?;
         self.client.set_fleet(fleet.name());
         let Some(response) = self.stream.next(fleet) else {
+            self.client.set_caught_up(fleet);
             return Ok(None);
         };
         tracing::debug!(

@@ -8,12 +8,15 @@
 //! | publisher | health, snapshots | when the channel of models closes, i.e. when the config task ends |
 //! | state writer | commits to disk | when the publisher closes the store |
 //! | config | re-reads changed files | at the stop signal |
+//! | doors | re-read the TLS files and the token | at the stop signal |
 //! | xDS server, a task per stream | serve | at the stop signal, GOAWAY first |
 //! | admin server | serves HTTP | at the stop signal |
 
 mod args;
+mod doors;
 mod logging;
 mod source_address;
+mod trust_args;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -22,18 +25,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tonic::transport::server::TcpIncoming;
-use tower::util::MapResponseLayer;
+use tower::util::MapResponse;
 use vitals_prober::engine::{self, Engine, EngineConfig};
 
 pub use self::args::{LogFormat, ServeArgs};
+pub use self::trust_args::TrustArgs;
+use self::trust_args::{Trust, cannot_honour};
 use crate::admin::{self, Admin, Reload};
 use crate::ads::clients::Clients;
-use crate::ads::{self, Ads, AggregatedDiscoveryServiceServer, MAX_REQUEST_BYTES};
+use crate::ads::{self, Ads};
 use crate::config::watch::ConfigWatcher;
 use crate::config::{self, Loaded};
 use crate::health::HealthView;
@@ -43,6 +47,7 @@ use crate::model::Model;
 use crate::publish::{self, Outputs, Publisher, Taken};
 use crate::snapshot::{ResourceType, Snapshot};
 use crate::store::{OpenError, Store};
+use crate::transport::{self, Entrance};
 
 /// Bad arguments or configuration (sysexits.h, EX_USAGE).
 pub const EXIT_USAGE: u8 = 64;
@@ -52,8 +57,8 @@ pub const EXIT_UNAVAILABLE: u8 = 69;
 /// How long streams and admin connections may take to end, of the five seconds that a stop may take in all.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// HTTP/2 pings, so that a client that vanished without a word is noticed.
-const KEEPALIVE: Duration = Duration::from_secs(20);
+/// Connections that may wait to be accepted, as far as the system allows (`net.core.somaxconn`).
+const BACKLOG: u32 = 4096;
 
 /// Runs the server until SIGTERM or SIGINT.
 #[must_use]
@@ -62,11 +67,26 @@ pub fn serve(args: ServeArgs) -> ExitCode {
         Ok(loaded) => loaded,
         Err(code) => return code,
     };
+    let trust = match args.trust.resolve(args.admin_listen) {
+        Ok(trust) => trust,
+        Err(error) => {
+            eprintln!("{error}");
+            return EXIT_USAGE.into();
+        }
+    };
+    let problems = cannot_honour(&loaded.model, args.trust.asks_for_certificates());
+    if !problems.is_empty() {
+        for problem in problems {
+            eprintln!("{problem}");
+        }
+        return EXIT_USAGE.into();
+    }
     if let Err(error) = logging::start(args.log_format, &args.log) {
         eprintln!("--log: {error}");
         return EXIT_USAGE.into();
     }
-    for warning in &loaded.warnings {
+    let warnings = loaded.warnings.iter().map(ToString::to_string);
+    for warning in warnings.chain(trust.warnings.iter().cloned()) {
         tracing::warn!("{warning}");
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread()
@@ -80,7 +100,7 @@ pub fn serve(args: ServeArgs) -> ExitCode {
             return EXIT_UNAVAILABLE.into();
         }
     };
-    let result = runtime.block_on(run(args, loaded));
+    let result = runtime.block_on(run(args, loaded, trust));
     // A read or a commit that hangs on a dead disk must not keep the process.
     runtime.shutdown_timeout(GRACE);
     match result {
@@ -106,11 +126,11 @@ pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded, ExitCode> {
     })
 }
 
-async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
+async fn run(args: ServeArgs, loaded: Loaded, trust: Trust) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let xds = bind("--xds-listen", args.xds_listen).await?;
-    let admin = bind("--admin-listen", args.admin_listen).await?;
+    let xds = bind("--xds-listen", args.xds_listen)?;
+    let admin = bind("--admin-listen", args.admin_listen)?;
     let (xds_address, admin_address) = (xds.local_addr()?, admin.local_addr()?);
     let (store, records) = open_store(&args)?;
     let remembered = records.endpoints.len();
@@ -163,6 +183,7 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
             reload,
             metrics: Arc::clone(&metrics),
             source_address: args.source_address,
+            asks_for_certificates: args.trust.asks_for_certificates(),
         },
         stopping.clone(),
     ));
@@ -176,11 +197,29 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
         clients: Arc::clone(&clients),
         metrics: Arc::clone(&metrics),
     };
+    let doors = doors::open(trust, xds, admin, &metrics, &stopping);
+    // Ends with `stopping`, or with this function.
+    let _followers = doors.followers;
+    let (xds_is_tls, admin_is_tls) = (doors.xds.tls.is_some(), doors.admin.tls.is_some());
     // Both end when `stopping` turns true and their connections have ended, or with this function.
-    let mut admin_server = tokio::spawn(admin::serve(api, admin, stopped(stopping.clone())));
-    let mut xds_server = tokio::spawn(serve_xds(xds, snapshots_out, clients, metrics, stopping));
+    let mut admin_server = tokio::spawn(admin::serve(
+        api,
+        doors.admin,
+        doors.access,
+        stopping.clone(),
+    ));
+    let mut xds_server = tokio::spawn(serve_xds(
+        doors.xds,
+        snapshots_out,
+        clients,
+        metrics,
+        stopping,
+    ));
     // The real ports, where the system was asked to choose.
-    tracing::info!(xds = %xds_address, admin = %admin_address, remembered_endpoints = remembered, "serving");
+    tracing::info!(
+        xds = %xds_address, xds_tls = xds_is_tls, admin = %admin_address, admin_tls = admin_is_tls,
+        remembered_endpoints = remembered, "serving"
+    );
 
     // A part that ends by itself is a defect, and half a server is worse than none: whoever runs it starts it anew.
     let failure = tokio::select! {
@@ -223,10 +262,23 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
     drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
-async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("{flag}: cannot listen on {address}"))
+/// Listens on what a flag says, with room for a fleet that comes back at once: of a full queue of connections that are not
+/// accepted yet (128 by default), the system drops or resets the next.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listen = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // As the standard library does: a port in TIME_WAIT can be had again.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| format!("{flag}: cannot listen on {address}"))
 }
 
 fn open_store(args: &ServeArgs) -> Result<(Option<Store>, Records), OpenError> {
@@ -257,6 +309,7 @@ struct Follow {
     reload: watch::Sender<Reload>,
     metrics: Arc<Metrics>,
     source_address: Option<IpAddr>,
+    asks_for_certificates: bool,
 }
 
 /// Takes every change of the configuration to the publisher. A configuration with errors changes nothing and is reported
@@ -270,6 +323,16 @@ async fn follow_config(mut watcher: ConfigWatcher, to: Follow, stopping: watch::
             () = &mut stopped => return,
             changed = watcher.changed() => changed,
         };
+        let changed = changed
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+            .and_then(|loaded| {
+                let problems = cannot_honour(&loaded.model, to.asks_for_certificates);
+                if problems.is_empty() {
+                    Ok(loaded)
+                } else {
+                    Err(problems)
+                }
+            });
         to.metrics.reload(changed.is_ok());
         match changed {
             Ok(loaded) => {
@@ -293,16 +356,18 @@ async fn follow_config(mut watcher: ConfigWatcher, to: Follow, stopping: watch::
                     errors = errors.len(),
                     "the changed configuration is refused; the one before keeps running"
                 );
-                to.reload.send_replace(Reload {
-                    errors: errors.iter().map(ToString::to_string).collect(),
-                });
+                to.reload.send_replace(Reload { errors });
             }
         }
     }
 }
 
-async fn serve_xds(
-    listener: TcpListener,
+/// Serves xDS on a listener until `stopping` turns true. Nothing is accepted before the first snapshot.
+///
+/// # Errors
+/// When no snapshot will ever come.
+pub async fn serve_xds(
+    entrance: Entrance,
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
     clients: Arc<Clients>,
     metrics: Arc<Metrics>,
@@ -314,17 +379,9 @@ async fn serve_xds(
         .await
         .context("the publisher has stopped")?;
     let ads = Ads::new(snapshots, clients, metrics, stopping.clone());
-    let ads =
-        AggregatedDiscoveryServiceServer::new(ads).max_decoding_message_size(MAX_REQUEST_BYTES);
-    let incoming = TcpIncoming::from(listener)
-        .with_nodelay(Some(true))
-        .with_keepalive(Some(KEEPALIVE));
-    tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        .layer(MapResponseLayer::new(ads::put_in_place))
-        .add_service(ads)
-        .serve_with_incoming_shutdown(incoming, stopped(stopping))
-        .await
-        .context("the xDS listener failed")
+    let routes = ads::routes(ads).await.prepare();
+    // Every stream writes its responses itself; see `ads::put_in_place`.
+    let service = MapResponse::new(routes, ads::put_in_place);
+    transport::serve(entrance, service, stopping).await;
+    Ok(())
 }

@@ -27,6 +27,19 @@ pub struct Bootstrap<'a> {
     pub delta: bool,
     /// Port of Envoy's own admin interface, on 127.0.0.1.
     pub admin_port: u16,
+    /// TLS to the server; `None`: plain.
+    pub tls: Option<ServerTls<'a>>,
+}
+
+/// How an Envoy speaks TLS to the server. The files are the Envoy's own: nothing reads them here.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerTls<'a> {
+    /// The authorities that have signed the server's certificate.
+    pub ca: &'a str,
+    /// The Envoy's certificate and its key, for mutual TLS.
+    pub pair: Option<(&'a str, &'a str)>,
+    /// The name that the server's certificate must have, and SNI; `None`: the server's host.
+    pub name: Option<&'a str>,
 }
 
 /// Why there is no bootstrap.
@@ -181,7 +194,7 @@ static_resources:
       - lb_endpoints:
         - endpoint:
             address: {{ socket_address: {{ address: {host}, port_value: {port} }} }}
-admin:
+{tls}admin:
   address: {{ socket_address: {{ address: 127.0.0.1, port_value: {admin_port} }} }}
 ",
             fleet = self.fleet.name,
@@ -189,6 +202,46 @@ admin:
             cluster = quoted(cluster),
             host = quoted(host),
             admin_port = self.admin_port,
+            tls = self.tls.map_or_else(String::new, |tls| tls.render(host)),
+        )
+    }
+}
+
+impl ServerTls<'_> {
+    fn render(&self, host: &str) -> String {
+        let name = self.name.unwrap_or(host);
+        // An address is no server name (RFC 6066 §3), and is another kind of name in a certificate.
+        let (sni, kind) = match name.parse::<IpAddr>() {
+            Ok(_) => (String::new(), "IP_ADDRESS"),
+            Err(_) => (format!("\n        sni: {}", quoted(name)), "DNS"),
+        };
+        let pair = self.pair.map_or_else(String::new, |(cert, key)| {
+            format!(
+                "
+          # Read when the Envoy starts; one whose certificate is renewed under way takes it over SDS instead.
+          tls_certificates:
+          - certificate_chain: {{ filename: {} }}
+            private_key: {{ filename: {} }}",
+                quoted(cert),
+                quoted(key)
+            )
+        });
+        format!(
+            "    transport_socket:
+      name: envoy.transport_sockets.tls
+      typed_config:
+        \"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext{sni}
+        common_tls_context:
+          alpn_protocols: [h2]
+          tls_params: {{ tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3 }}{pair}
+          validation_context:
+            trusted_ca: {{ filename: {ca} }}
+            match_typed_subject_alt_names:
+            - san_type: {kind}
+              matcher: {{ exact: {name} }}
+",
+            ca = quoted(self.ca),
+            name = quoted(name),
         )
     }
 }
@@ -225,6 +278,7 @@ mod tests {
                 cluster: cluster.map(glob),
                 metadata: BTreeMap::new(),
             },
+            allow: None,
             services: BTreeSet::new(),
             listeners: Vec::new(),
             region_order: Vec::new(),
@@ -243,8 +297,37 @@ mod tests {
             machine: "m1",
             delta: true,
             admin_port: 9901,
+            tls: None,
         }
         .to_yaml()
+    }
+
+    #[test]
+    fn tls_names_the_files_and_whom_it_expects() {
+        let plain = yaml(&[fleet("edge", None, None)], None).unwrap();
+        assert!(!plain.contains("transport_socket"), "{plain}");
+        let render = |name, host| {
+            let tls = ServerTls {
+                ca: "/ca.pem",
+                pair: Some(("/envoy.pem", "/envoy.key")),
+                name,
+            };
+            tls.render(host)
+        };
+        let by_host = render(None, "vitals.example");
+        for part in [
+            "sni: \"vitals.example\"",
+            "filename: \"/ca.pem\"",
+            "filename: \"/envoy.key\"",
+            "san_type: DNS\n              matcher: { exact: \"vitals.example\" }",
+        ] {
+            assert!(by_host.contains(part), "{part} is not in {by_host}");
+        }
+        let by_address = render(None, "192.0.2.1");
+        assert!(!by_address.contains("sni:"), "{by_address}");
+        assert!(by_address.contains("san_type: IP_ADDRESS"), "{by_address}");
+        let by_name = render(Some("vitals.example"), "192.0.2.1");
+        assert!(by_name.contains("sni: \"vitals.example\""), "{by_name}");
     }
 
     #[test]

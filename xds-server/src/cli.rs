@@ -4,6 +4,7 @@
 //! code: 0 done, 1 the server cannot be reached, 64 bad arguments or configuration, 69 cannot bind or the state directory
 //! is locked; `probe` has its own.
 
+mod admin_api;
 mod explain;
 mod probe;
 mod status;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::{self, EXIT_USAGE, ServeArgs};
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, ServerTls};
 use crate::config::Loaded;
 
 /// Takes the pulse of every endpoint and tells every Envoy.
@@ -76,6 +77,33 @@ struct BootstrapArgs {
         default_value_t = 9901
     )]
     admin_port: u16,
+    /// TLS to the server: a file, on the Envoy's machine, with the authorities that signed the server's certificate.
+    #[arg(long, value_name = "FILE", env = "VITALS_BOOTSTRAP_TLS_CA")]
+    tls_ca: Option<String>,
+    /// Mutual TLS: a file, on the Envoy's machine, with its certificate.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "VITALS_BOOTSTRAP_TLS_CERT",
+        requires_all = ["tls_ca", "tls_key"]
+    )]
+    tls_cert: Option<String>,
+    /// Mutual TLS: a file, on the Envoy's machine, with the certificate's key.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "VITALS_BOOTSTRAP_TLS_KEY",
+        requires = "tls_cert"
+    )]
+    tls_key: Option<String>,
+    /// The name that the server's certificate must have, where it is not that of --server; also SNI.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "VITALS_BOOTSTRAP_TLS_SNI",
+        requires = "tls_ca"
+    )]
+    tls_sni: Option<String>,
 }
 
 /// Runs the command line.
@@ -175,6 +203,11 @@ fn bootstrap(args: &BootstrapArgs) -> ExitCode {
         machine: &machine.nodename().to_string_lossy(),
         delta: args.delta,
         admin_port: args.admin_port,
+        tls: args.tls_ca.as_deref().map(|ca| ServerTls {
+            ca,
+            pair: args.tls_cert.as_deref().zip(args.tls_key.as_deref()),
+            name: args.tls_sni.as_deref(),
+        }),
     };
     match bootstrap.to_yaml() {
         Ok(yaml) => print(&yaml),

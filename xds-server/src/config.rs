@@ -13,6 +13,7 @@
 //!
 //! Not here: what to do with a model, or with the errors (`app`, `cli`).
 
+mod allow;
 mod attached;
 mod checks;
 mod diagnostic;
@@ -42,6 +43,7 @@ pub use source::{Digest, Source};
 
 use crate::model::{Model, Name};
 use attached::Attached;
+pub(crate) use envoy::descriptors as envoy_descriptors;
 use read::Item;
 pub(crate) use read::parse_duration;
 use services::Complete;

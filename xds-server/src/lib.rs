@@ -8,7 +8,9 @@
 //! ```
 //!
 //! `model` and `snapshot` stand before what makes them, because they are the vocabulary that both sides share;
-//! so is `distributed`, which says what of a check an Envoy can run.
+//! so are `trust`, which says whom a fleet admits, and `distributed`, which says what of a check an Envoy can run.
+
+pub mod trust;
 
 pub mod model;
 
@@ -27,6 +29,8 @@ pub mod resources;
 pub mod stream;
 
 pub mod metrics;
+
+pub mod transport;
 
 pub mod store;
 

@@ -3,6 +3,8 @@
 //! In: calls from the engine's workers, the publisher and the streams. Out: the text of `/metrics`. Labels are bounded:
 //! types, outcomes, statuses, and the services of the configuration; never a node, an address or an error's text.
 
+pub mod connections;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use vitals_prober::check::HealthCheck;
 use vitals_prober::engine::Recorder;
 use vitals_prober::outcome::{Outcome, ProbeResult};
 
+use self::connections::ConnectionMetrics;
 use crate::health::{DetailedStatus, EdsStatus, HealthView, Pool, Transition};
 use crate::model::Name;
 use crate::snapshot::ResourceType;
@@ -99,6 +102,7 @@ pub struct Metrics {
     push_seconds: Histogram,
     reloads: Family<ResultLabels, Counter>,
     engine_faults: Gauge,
+    connections: ConnectionMetrics,
 }
 
 impl Metrics {
@@ -123,6 +127,7 @@ impl Metrics {
             push_seconds: Seconds.new_metric(),
             reloads: Family::default(),
             engine_faults: Gauge::default(),
+            connections: ConnectionMetrics::default(),
         };
         let r = &mut registry;
         r.register(
@@ -192,6 +197,7 @@ impl Metrics {
             "Panics and failures that the probe engine has survived; anything but 0 is a defect",
             metrics.engine_faults.clone(),
         );
+        metrics.connections.register(r);
         for transport in [Transport::Sotw, Transport::Delta] {
             drop(metrics.streams.get_or_create(&TransportLabels {
                 transport: transport.as_str(),
@@ -220,6 +226,12 @@ impl Metrics {
         let mut out = String::new();
         text::encode(&mut out, &self.registry)?;
         Ok(out)
+    }
+
+    /// What is counted of connections.
+    #[must_use]
+    pub fn connections(&self) -> &ConnectionMetrics {
+        &self.connections
     }
 
     /// An endpoint's status has changed.

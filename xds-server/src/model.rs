@@ -15,6 +15,8 @@ use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, OutlierDetect
 use globset::GlobMatcher;
 use vitals_prober::check::HealthCheck;
 
+use crate::trust::Allow;
+
 /// A name of the configuration: 1–63 of `a-z0-9-`. It is also the name of the Envoy resource.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
@@ -527,6 +529,8 @@ pub struct Fleet {
     pub name: Name,
     /// Which nodes belong to it.
     pub matcher: NodeMatcher,
+    /// Whom it admits by certificate; `None`: every node that matches.
+    pub allow: Option<Arc<Allow>>,
     /// The services that it is told of: those named, or all.
     pub services: BTreeSet<Name>,
     /// The listeners that its Envoys open.

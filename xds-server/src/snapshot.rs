@@ -20,6 +20,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use self::log::ChangeLog;
 use crate::model::{Name, NodeMatcher};
+use crate::trust::Allow;
 
 /// The types that Vitals serves. Their order is the order of pushing: a resource that is referred to comes before what
 /// refers to it, save that an Envoy asks for routes only once it has the listener.
@@ -73,6 +74,17 @@ impl ResourceType {
             Self::ClusterLoadAssignment => "ClusterLoadAssignment",
             Self::Listener => "Listener",
             Self::RouteConfiguration => "RouteConfiguration",
+        }
+    }
+
+    /// What the service of this type alone is called, as in logs and the API.
+    #[must_use]
+    pub fn service(self) -> &'static str {
+        match self {
+            Self::Cluster => "CDS",
+            Self::ClusterLoadAssignment => "EDS",
+            Self::Listener => "LDS",
+            Self::RouteConfiguration => "RDS",
         }
     }
 
@@ -340,7 +352,9 @@ impl TypeSnapshot {
 pub struct FleetSnapshot {
     name: Name,
     matcher: NodeMatcher,
+    allow: Option<Arc<Allow>>,
     types: [Arc<TypeSnapshot>; 4],
+    state: u128,
 }
 
 /// A reference that leads nowhere: a defect of the renderer, never of the configuration.
@@ -382,10 +396,13 @@ impl FleetSnapshot {
                 .map(|(_, name)| Arc::clone(name));
             Arc::new(TypeSnapshot::new(list, held.collect()))
         });
+        let states: Vec<u8> = types.iter().flat_map(|of| of.state.to_le_bytes()).collect();
         let fleet = Self {
             name,
             matcher,
+            allow: None,
             types,
+            state: xxh3_128(&states),
         };
         fleet.check_references()?;
         Ok(fleet)
@@ -442,10 +459,35 @@ impl FleetSnapshot {
         Ok(())
     }
 
+    /// The same for nodes that `allow` admits alone.
+    #[must_use]
+    pub fn admitting(mut self, allow: Option<Arc<Allow>>) -> Self {
+        self.allow = allow;
+        self
+    }
+
+    /// Whom the fleet admits by certificate; `None`: every node that matches.
+    #[must_use]
+    pub fn allow(&self) -> Option<&Arc<Allow>> {
+        self.allow.as_ref()
+    }
+
     /// The fleet's name.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// A hash of all that the fleet is served and of what is held.
+    #[must_use]
+    pub fn state(&self) -> u128 {
+        self.state
+    }
+
+    /// Whether nothing is held: all that exists may be answered.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.types.iter().all(|of_type| of_type.held.is_empty())
     }
 
     /// The resources of one type.
@@ -473,6 +515,12 @@ impl Snapshot {
     #[must_use]
     pub fn new(fleets: Vec<Arc<FleetSnapshot>>, caused_at: Option<Instant>) -> Self {
         Self { fleets, caused_at }
+    }
+
+    /// The fleet of that name.
+    #[must_use]
+    pub fn fleet(&self, name: &Name) -> Option<&Arc<FleetSnapshot>> {
+        self.fleets.iter().find(|fleet| fleet.name == *name)
     }
 
     /// The fleet of a node: the first, in the order of the configuration, that matches.

@@ -21,6 +21,7 @@
 //! Not here: gRPC (`ads`), which fleet a node belongs to, and logging: the outcome of a request is returned.
 
 mod acks;
+mod blame;
 mod subscription;
 #[cfg(test)]
 mod tests;
@@ -30,7 +31,7 @@ use std::time::SystemTime;
 
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 
-pub use self::acks::{Nack, SubscriptionStatus};
+pub use self::acks::{Interest, Nack, SHOWN_NAMES, SubscriptionStatus};
 use self::subscription::Subscription;
 use crate::snapshot::{FleetSnapshot, Resource, ResourceType};
 
@@ -107,6 +108,11 @@ pub enum Refusal {
     /// On an aggregated stream every request names its type.
     #[error("the request has no type_url; on an aggregated stream every request names its type")]
     EmptyTypeUrl,
+    /// On a stream of one type, another type.
+    #[error(
+        "the request's type_url is of another type; this service serves {} alone", .0.type_url()
+    )]
+    ForeignType(ResourceType),
     /// More names than a stream may hold.
     #[error(
         "more than {MAX_NAMES} resource names (or {MAX_NAME_BYTES} bytes of them) of one type on one stream"
@@ -118,18 +124,30 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Stream {
     transport: Transport,
+    /// The one type of the stream's service; `None` on an aggregated one.
+    only: Option<ResourceType>,
     subscriptions: [Option<Subscription>; 4],
     last_nonce: u64,
 }
 
 impl Stream {
-    /// A stream on which nothing was said yet.
+    /// An aggregated stream on which nothing was said yet.
     #[must_use]
     pub fn new(transport: Transport) -> Self {
         Self {
             transport,
+            only: None,
             subscriptions: Default::default(),
             last_nonce: 0,
+        }
+    }
+
+    /// A stream of a service of one type: requests need not name it, and may name no other.
+    #[must_use]
+    pub fn of_type(transport: Transport, kind: ResourceType) -> Self {
+        Self {
+            only: Some(kind),
+            ..Self::new(transport)
         }
     }
 
@@ -142,7 +160,7 @@ impl Stream {
         request: DiscoveryRequest,
         now: SystemTime,
     ) -> Result<Received, Refusal> {
-        let Some(kind) = resource_type(&request.type_url)? else {
+        let Some(kind) = self.resource_type(&request.type_url)? else {
             return Ok(Received::UnknownType(request.type_url));
         };
         let slot = self.slot(kind);
@@ -185,7 +203,7 @@ impl Stream {
         request: DeltaDiscoveryRequest,
         now: SystemTime,
     ) -> Result<Received, Refusal> {
-        let Some(kind) = resource_type(&request.type_url)? else {
+        let Some(kind) = self.resource_type(&request.type_url)? else {
             return Ok(Received::UnknownType(request.type_url));
         };
         let first = self.slot(kind).is_none();
@@ -273,11 +291,11 @@ impl Stream {
     }
 
     fn removals(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
-        let transport = self.transport;
+        let (transport, nonce) = (self.transport, self.last_nonce + 1);
         let batch = self
             .slot(kind)
             .as_mut()?
-            .removals(transport, fleet.of_type(kind))?;
+            .removals(transport, fleet.of_type(kind), nonce)?;
         Some(self.respond(kind, fleet, batch))
     }
 
@@ -329,11 +347,14 @@ impl Stream {
             ResourceType::RouteConfiguration => routes,
         }
     }
-}
-
-fn resource_type(type_url: &str) -> Result<Option<ResourceType>, Refusal> {
-    if type_url.is_empty() {
-        return Err(Refusal::EmptyTypeUrl);
+    /// The type that a request is about, if we serve it.
+    fn resource_type(&self, type_url: &str) -> Result<Option<ResourceType>, Refusal> {
+        let named = ResourceType::from_type_url(type_url);
+        match self.only {
+            None if type_url.is_empty() => Err(Refusal::EmptyTypeUrl),
+            None => Ok(named),
+            Some(only) if type_url.is_empty() || named == Some(only) => Ok(Some(only)),
+            Some(only) => Err(Refusal::ForeignType(only)),
+        }
     }
-    Ok(ResourceType::from_type_url(type_url))
 }

@@ -143,6 +143,8 @@ fn a_message_of_50_mb_is_refused(transport: Transport) {
         ["RESOURCE_EXHAUSTED", "OUT_OF_RANGE"].contains(&code.as_str()),
         "{code}: {details}"
     );
+    let refused = s.vitals.metric("vitals_refusals_total", "reason=\"size\"");
+    assert_eq!(refused, Ok(1.0));
     s.is_well(transport);
 }
 

@@ -1,15 +1,13 @@
 //! The JSON of the admin API (design 4.3), as the server writes it and `vitals status` reads it.
 //!
-//! In: health views, rows of clients. Out: serialisable values. Field names are the contract.
+//! In: health views. Out: serialisable values. Field names are the contract. `/v1/clients` is in `clients`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use vitals_prober::outcome;
 
-use crate::ads::clients;
 use crate::health::rule::rfc3339;
 use crate::health::{DetailedStatus, EndpointView, HealthView, Pool, Rule, ServiceView, VoteView};
 use crate::model::{Fleet, Name};
@@ -180,51 +178,6 @@ pub struct Failure {
     pub reason: Reason,
 }
 
-/// One element of `/v1/clients`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Client {
-    /// `node.id`
-    pub node_id: String,
-    /// `node.cluster`
-    pub node_cluster: String,
-    /// The fleet that it is served as.
-    pub fleet: Option<String>,
-    /// SOTW or DELTA.
-    pub transport: String,
-    /// When the stream opened.
-    pub connected_at: String,
-    /// Name and version of the client.
-    pub user_agent: String,
-    /// By the type's name.
-    pub types: BTreeMap<String, ClientType>,
-}
-
-/// Where one type of one client stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ClientType {
-    /// The names subscribed to; `*` is all.
-    pub subscribed: Vec<String>,
-    /// The version of the last response.
-    pub sent_version: Option<String>,
-    /// The version of the last response that it took.
-    pub acked_version: Option<String>,
-    /// The last refusal that no ACK has followed.
-    pub nack: Option<Nack>,
-}
-
-/// A refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nack {
-    /// The version that was refused.
-    pub version: String,
-    /// What the client says.
-    pub message: String,
-    /// When.
-    pub at: String,
-}
-
 /// `/v1/services` of a view, and of the fleets that are told of it.
 #[must_use]
 pub fn services(view: &HealthView, fleets: &[Arc<Fleet>]) -> Vec<Service> {
@@ -343,40 +296,6 @@ fn reason(reason: &outcome::Reason) -> Reason {
         code: reason.code.as_str().into(),
         layer: reason.code.layer().as_str().into(),
         text: reason.text.clone().into_owned(),
-    }
-}
-
-/// One element of `/v1/clients`.
-#[must_use]
-pub fn client(row: &clients::Client) -> Client {
-    let of_type = |(kind, status): (
-        &crate::snapshot::ResourceType,
-        &crate::stream::SubscriptionStatus,
-    )| {
-        let of_type = ClientType {
-            subscribed: status
-                .subscribed
-                .iter()
-                .map(|name| (**name).into())
-                .collect(),
-            sent_version: status.sent_version.as_deref().map(Into::into),
-            acked_version: status.acked_version.as_deref().map(Into::into),
-            nack: status.nack.as_ref().map(|nack| Nack {
-                version: (*nack.version).into(),
-                message: nack.message.clone(),
-                at: rfc3339(nack.at),
-            }),
-        };
-        (kind.as_str().into(), of_type)
-    };
-    Client {
-        node_id: row.node_id.clone(),
-        node_cluster: row.node_cluster.clone(),
-        fleet: row.fleet.as_ref().map(|fleet| fleet.as_str().into()),
-        transport: row.transport.as_str().into(),
-        connected_at: rfc3339(row.connected_at),
-        user_agent: row.user_agent.clone(),
-        types: row.types.iter().map(of_type).collect(),
     }
 }
 

@@ -280,9 +280,11 @@ fleets:
             node_cluster: String::new(),
             fleet: Name::new(fleet),
             transport: Transport::Delta,
+            only: None,
             connected_at: UNIX_EPOCH,
             user_agent: String::new(),
             peer: Some(peer.parse().unwrap()),
+            caught_up: None,
             types: BTreeMap::new(),
         };
         let envoys = [

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use vitals_prober::clock;
 
 use crate::model::Name;
-use crate::snapshot::ResourceType;
+use crate::snapshot::{FleetSnapshot, ResourceType};
 use crate::stream::{SubscriptionStatus, Transport};
 
 /// One connected stream.
@@ -25,6 +25,8 @@ pub struct Client {
     pub fleet: Option<Name>,
     /// How it is served.
     pub transport: Transport,
+    /// The one type that its service is of; `None` on ADS.
+    pub only: Option<ResourceType>,
     /// When the stream opened.
     pub connected_at: SystemTime,
     /// Name and version of the client.
@@ -33,6 +35,23 @@ pub struct Client {
     pub peer: Option<SocketAddr>,
     /// Where each subscribed type stands.
     pub types: BTreeMap<ResourceType, SubscriptionStatus>,
+    /// The state of its fleet ([`FleetSnapshot::state`]) of which it was last sent everything that it wants.
+    pub caught_up: Option<u128>,
+}
+
+impl Client {
+    /// Whether it has taken all that its fleet is served now: everything was sent, every response was answered, and none
+    /// was refused. While a resource is held, nobody has.
+    #[must_use]
+    pub fn has_acked(&self, fleet: &FleetSnapshot) -> bool {
+        fleet.is_whole()
+            && self.fleet.as_ref() == Some(fleet.name())
+            && self.caught_up == Some(fleet.state())
+            && self
+                .types
+                .values()
+                .all(|of_type| of_type.unanswered == 0 && of_type.nack.is_none())
+    }
 }
 
 /// All connected streams.
@@ -49,6 +68,7 @@ impl Clients {
     pub fn connect(
         self: &Arc<Self>,
         transport: Transport,
+        only: Option<ResourceType>,
         peer: Option<SocketAddr>,
     ) -> ClientHandle {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -57,10 +77,12 @@ impl Clients {
             node_cluster: String::new(),
             fleet: None,
             transport,
+            only,
             connected_at: clock::wall(),
             user_agent: String::new(),
             peer,
             types: BTreeMap::new(),
+            caught_up: None,
         };
         self.with(|rows| rows.insert(id, client));
         ClientHandle {
@@ -137,6 +159,11 @@ impl ClientHandle {
     pub fn set_types(&self, types: impl Iterator<Item = (ResourceType, SubscriptionStatus)>) {
         let types = types.collect();
         self.change(|client| client.types = types);
+    }
+
+    /// Notes that it was sent everything that it wants of a state of its fleet.
+    pub fn set_caught_up(&self, fleet: &FleetSnapshot) {
+        self.change(|client| client.caught_up = Some(fleet.state()));
     }
 
     fn change(&self, work: impl FnOnce(&mut Client)) {

@@ -15,6 +15,7 @@ fn parse_window(text: &str) -> Result<Duration, String> {
         .filter(|window| (Duration::from_millis(1)..=MAX_WINDOW).contains(window))
         .ok_or_else(|| "write a duration from 1ms to 500ms, such as 20ms".to_owned())
 }
+use super::trust_args::TrustArgs;
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -50,6 +51,9 @@ pub struct ServeArgs {
     /// tells later.
     #[arg(long, value_name = "DURATION", env = "VITALS_COALESCE", default_value = "20ms", value_parser = parse_window)]
     pub coalesce: Duration,
+    /// Who may connect, and how much.
+    #[command(flatten)]
+    pub trust: TrustArgs,
     /// How the log is written, on stderr.
     #[arg(long, env = "VITALS_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,

@@ -1,4 +1,8 @@
-//! `vitals status`: the tables of `/v1/services` and `/v1/endpoints`; as JSON, the latter.
+//! `vitals status`: the tables of `/v1/services` and `/v1/endpoints`; as JSON, the latter. With `--clients`, who is
+//! connected ([`clients`]); with `--wait-acked`, nothing until all of them have what is served ([`wait`]).
+
+mod clients;
+mod wait;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -7,30 +11,27 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
-use serde::de::DeserializeOwned;
+use serde::Serialize;
 
+use super::admin_api::{AdminApi, AdminArgs};
 use super::print;
 use crate::admin::api::{Endpoint, PoolStanding, Reason, RegionOrder, Service, Vote};
 
-/// How long the server may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
 #[derive(Debug, Args)]
 pub(super) struct StatusArgs {
-    /// The server's admin API.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "VITALS_ADMIN",
-        default_value = "http://127.0.0.1:18001"
-    )]
-    admin: String,
+    #[command(flatten)]
+    admin: AdminArgs,
     /// How it is printed.
     #[arg(long, env = "VITALS_OUTPUT", default_value = "table")]
     output: Output,
     /// Print it anew every second, until interrupted.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "wait_acked")]
     watch: bool,
+    /// Print who is connected, and how far each has come, instead of endpoints.
+    #[arg(long)]
+    clients: bool,
+    #[command(flatten)]
+    wait: wait::WaitArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,7 +43,7 @@ enum Output {
 }
 
 pub(super) fn run(args: &StatusArgs) -> ExitCode {
-    if !args.watch {
+    if !args.watch && !args.wait.wait_acked {
         return match show(args) {
             Ok(text) => print(&text),
             Err(code) => code,
@@ -58,6 +59,9 @@ pub(super) fn run(args: &StatusArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if args.wait.wait_acked {
+        return runtime.block_on(wait::run(args));
+    }
     runtime.block_on(async {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
@@ -78,52 +82,32 @@ pub(super) fn run(args: &StatusArgs) -> ExitCode {
 }
 
 fn show(args: &StatusArgs) -> Result<String, ExitCode> {
-    let agent = ureq::Agent::config_builder()
-        .timeout_global(Some(TIMEOUT))
-        .build()
-        .new_agent();
-    let endpoints: Vec<Endpoint> = fetch(&agent, args, "/v1/endpoints")?;
+    let api = AdminApi::new(&args.admin)?;
+    if args.clients {
+        let clients = clients::fetch_of_fleet(&api, args)?;
+        return match args.output {
+            Output::Table => Ok(clients::table(&clients)),
+            Output::Json => json(&clients),
+        };
+    }
+    let endpoints: Vec<Endpoint> = api.fetch("/v1/endpoints")?;
     match args.output {
         Output::Table => {
-            let services: Vec<Service> = fetch(&agent, args, "/v1/services")?;
+            let services: Vec<Service> = api.fetch("/v1/services")?;
             Ok(of_services(&services) + "\n" + &of_endpoints(&endpoints) + &of_regions(&services))
         }
-        Output::Json => match serde_json::to_string_pretty(&endpoints) {
-            Ok(json) => Ok(json + "\n"),
-            Err(error) => {
-                eprintln!("cannot write what came: {error}");
-                Err(ExitCode::FAILURE)
-            }
-        },
+        Output::Json => json(&endpoints),
     }
 }
 
-fn fetch<T: DeserializeOwned>(
-    agent: &ureq::Agent,
-    args: &StatusArgs,
-    path: &str,
-) -> Result<T, ExitCode> {
-    let scheme = if args.admin.contains("://") {
-        ""
-    } else {
-        "http://"
-    };
-    let url = format!("{scheme}{}{path}", args.admin.trim_end_matches('/'));
-    let fail = |problem: String| {
-        eprintln!("{url}: {problem}; is the server running, and is --admin its admin address?");
-        ExitCode::FAILURE
-    };
-    let mut response = agent
-        .get(&url)
-        .call()
-        .map_err(|error| fail(error.to_string()))?;
-    let body = response
-        .body_mut()
-        .with_config()
-        .limit(1 << 30)
-        .read_to_string();
-    let body = body.map_err(|error| fail(error.to_string()))?;
-    serde_json::from_str(&body).map_err(|error| fail(error.to_string()))
+fn json<T: Serialize>(rows: &[T]) -> Result<String, ExitCode> {
+    match serde_json::to_string_pretty(rows) {
+        Ok(json) => Ok(json + "\n"),
+        Err(error) => {
+            eprintln!("cannot write what came: {error}");
+            Err(ExitCode::FAILURE)
+        }
+    }
 }
 
 /// A line per service: where its traffic goes, and why.

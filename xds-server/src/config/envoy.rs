@@ -29,6 +29,11 @@ use prost::{Message, Name};
 use super::read::Item;
 use message::Reader;
 
+/// The descriptors of all of Envoy's messages and services, decoded at first use.
+pub(crate) fn descriptors() -> Option<&'static prost_reflect::DescriptorPool> {
+    pool::descriptors().map(pool::Descriptors::pool)
+}
+
 /// Reads a message of Envoy's. `None`: it is wrong, and the sink knows why.
 pub(super) fn read<M: Message + Name + Default>(item: &Item<'_>) -> Option<M> {
     let known = item.sink.errors();

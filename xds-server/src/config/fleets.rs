@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::allow;
 use super::diagnostic::{Place, clip, quote};
 use super::read::{Fields, Item};
 use super::routes;
@@ -111,6 +112,7 @@ impl Fleets {
             self.all = Some(label.scalar().unwrap_or("a fleet").into());
         }
         refuse_the_rest(&fields);
+        let allow = fields.get("allow").and_then(|i| allow::read(&i));
         let region_order = fields
             .get("regionOrder")
             .map(|i| read_region_order(&i, regions))
@@ -136,6 +138,7 @@ impl Fleets {
             self.fleets.push(Arc::new(Fleet {
                 name,
                 matcher,
+                allow,
                 services: told,
                 listeners,
                 region_order,
@@ -193,19 +196,6 @@ fn refuse_the_rest(fields: &Fields<'_>) {
         && item.choice(&[("EDS", true), ("LEDS", false)]) == Some(false)
     {
         item.value_unsupported("LEDS", "EDS is");
-    }
-    if let Some(item) = fields.get("allow") {
-        item.key_unsupported(
-            "admission by certificate",
-            "leave allow out: every node that matches is served",
-        );
-        if let Some(allow) = item.fields(&["spiffeIds", "dnsNames"]) {
-            for key in ["spiffeIds", "dnsNames"] {
-                if let Some(list) = allow.get(key) {
-                    list.texts();
-                }
-            }
-        }
     }
     if let Some(item) = fields.get("resources") {
         item.key_unsupported("Envoy resources of your own", "leave resources out");

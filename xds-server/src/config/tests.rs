@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::{LbPolicy, ListenerKind, Protocol};
 
+mod allow;
 mod bad;
 mod checks;
 mod traffic;

@@ -98,6 +98,7 @@ pub(super) fn assemble<'a>(
         there.into_values(),
         held,
     )?;
+    let new = new.admitting(fleet.allow.clone());
     Ok(match before {
         Some(before) => new.following(before),
         None => new,
@@ -191,6 +192,7 @@ mod tests {
         let fleet = Fleet {
             name: name("edge"),
             matcher: NodeMatcher::default(),
+            allow: None,
             services: BTreeSet::new(),
             listeners: Vec::new(),
             region_order: Vec::new(),

@@ -201,6 +201,7 @@ mod tests {
         Arc::new(Fleet {
             name: name(of),
             matcher: NodeMatcher::default(),
+            allow: None,
             services: [name("shop")].into(),
             listeners: Vec::new(),
             region_order: order.iter().map(|&region| region.into()).collect(),

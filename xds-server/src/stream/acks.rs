@@ -22,6 +22,8 @@ pub struct Nack {
     pub version: Arc<str>,
     /// What the client says, bounded.
     pub message: String,
+    /// The resources that it is about, as far as its text says ([`blame`](super::blame)); a few, in the text's order.
+    pub resources: Vec<Arc<str>>,
     /// When it came.
     pub at: SystemTime,
 }
@@ -29,15 +31,29 @@ pub struct Nack {
 /// Where one type of one stream stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionStatus {
-    /// The names subscribed to; `*` stands for all.
-    pub subscribed: Arc<[Arc<str>]>,
+    /// What it subscribes to.
+    pub interest: Interest,
     /// The version of the last response.
     pub sent_version: Option<Arc<str>>,
     /// The version of the last response that the client took.
     pub acked_version: Option<Arc<str>>,
+    /// Responses that the client has not answered yet.
+    pub unanswered: usize,
     /// The last refusal, while the client still lacks what it refused.
     pub nack: Option<Nack>,
 }
+
+/// What a client subscribes to, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// The first names, at most [`SHOWN_NAMES`]; `*`, which comes first, stands for all.
+    pub names: Arc<[Arc<str>]>,
+    /// How many there are in all.
+    pub count: usize,
+}
+
+/// How many of the names that a client subscribes to are shown.
+pub const SHOWN_NAMES: usize = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Acks {
@@ -73,14 +89,16 @@ impl Acks {
     }
 
     /// Takes the answer to a response: `None` when the nonce is none that waits for one, else the NACK, if it is one.
-    /// Responses before it count as answered too: a client answers in order. `stands`: whether the client still lacks
-    /// what it refused of the response of that nonce.
+    /// Responses before it count as answered too: a client answers in order. `blamed`: the resources that a refusal of
+    /// that nonce with that text is about. `stands`: whether the client still lacks what it refused of the response of
+    /// that nonce.
     pub(super) fn answer(
         &mut self,
         nonce: &str,
         error: Option<Status>,
         now: SystemTime,
-        stands: impl Fn(u64) -> bool,
+        blamed: impl Fn(u64, &str) -> Vec<Arc<str>>,
+        stands: impl Fn(u64, &[Arc<str>]) -> bool,
     ) -> Option<Option<Nack>> {
         let nonce = parse_nonce(nonce)?;
         let place = self
@@ -90,13 +108,15 @@ impl Acks {
         let (_, version) = self.outstanding.drain(..=place).next_back()?;
         let Some(error) = error else {
             self.acked_version = Some(version);
-            self.nack = self.nack.take().filter(|(refused, _)| stands(*refused));
+            let nack = self.nack.take();
+            self.nack = nack.filter(|(refused, nack)| stands(*refused, &nack.resources));
             return Some(None);
         };
         let mut message = error.message;
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
         let nack = Nack {
             version,
+            resources: blamed(nonce, &message),
             message,
             at: now,
         };
@@ -104,11 +124,12 @@ impl Acks {
         Some(Some(nack))
     }
 
-    pub(super) fn status(&self, subscribed: Arc<[Arc<str>]>) -> SubscriptionStatus {
+    pub(super) fn status(&self, interest: Interest) -> SubscriptionStatus {
         SubscriptionStatus {
-            subscribed,
+            interest,
             sent_version: self.sent_version.clone(),
             acked_version: self.acked_version.clone(),
+            unanswered: self.outstanding.len(),
             nack: self.nack.as_ref().map(|(_, nack)| nack.clone()),
         }
     }

@@ -17,8 +17,8 @@ use std::time::SystemTime;
 use envoy_types::pb::google::rpc::Status;
 
 pub(super) use self::difference::Batch;
-use super::acks::{Acks, Nack};
-use super::{MAX_NAME_BYTES, MAX_NAMES, MAX_UNANSWERED, Refusal};
+use super::acks::{Acks, Interest, Nack, SHOWN_NAMES};
+use super::{MAX_NAME_BYTES, MAX_NAMES, MAX_UNANSWERED, Refusal, blame};
 use crate::snapshot::log::Cursor;
 use crate::snapshot::{Resource, ResourceType};
 
@@ -85,8 +85,8 @@ pub(super) struct Subscription {
     dropped: BTreeSet<Arc<str>>,
     /// A request waits for a response even if that is empty.
     answer_due: bool,
-    /// `names` as they are shown, until they change.
-    shown: Option<Arc<[Arc<str>]>>,
+    /// What is subscribed to as it is shown, until it changes.
+    shown: Option<Interest>,
     /// Up to where the changes of the snapshots are in `unsettled`; `None`: anything may differ.
     cursor: Option<Cursor>,
     /// The names of which the client may have something else than the snapshot at the cursor says. All other names are
@@ -139,18 +139,43 @@ impl Subscription {
         now: SystemTime,
     ) -> Option<Option<Nack>> {
         let known = &self.known;
-        let stands = |refused: u64| known.values().any(|known| known.nonce() == Some(refused));
-        self.acks.answer(nonce, error, now, stands)
+        let nonce_of = |name: &Arc<str>| known.get(name).and_then(Known::nonce);
+        let blamed = |nonce: u64, message: &str| {
+            let name_of = |name: &str| known.get_key_value(name).map(|(name, _)| Arc::clone(name));
+            let named = blame::blamed(message, name_of);
+            if !named.is_empty() {
+                return named;
+            }
+            // A text that names nothing is about the one resource of the response, if it had one.
+            let mut refused = known.iter().filter(|(_, of)| of.nonce() == Some(nonce));
+            match (refused.next(), refused.next()) {
+                (Some((name, _)), None) => vec![Arc::clone(name)],
+                _ => Vec::new(),
+            }
+        };
+        // What a text names may have been sent before the response that it answers.
+        let stands = |refused: u64, named: &[Arc<str>]| match named {
+            [] => known.values().any(|known| known.nonce() == Some(refused)),
+            named => named
+                .iter()
+                .filter_map(nonce_of)
+                .any(|sent| sent <= refused),
+        };
+        self.acks.answer(nonce, error, now, blamed, stands)
     }
 
-    /// The names subscribed to, for people. Made anew only when they have changed: it is asked for at every response.
-    pub(super) fn interest(&mut self) -> Arc<[Arc<str>]> {
+    /// What is subscribed to, for people. Made anew only when it has changed: it is asked for at every response.
+    pub(super) fn interest(&mut self) -> Interest {
         let (wildcard, names) = (self.wildcard, &self.names);
         let shown = self.shown.get_or_insert_with(|| {
             let all = wildcard.then(|| WILDCARD.into());
-            all.into_iter().chain(names.iter().cloned()).collect()
+            let all = all.into_iter().chain(names.iter().cloned());
+            Interest {
+                names: all.take(SHOWN_NAMES).collect(),
+                count: names.len() + usize::from(wildcard),
+            }
         });
-        Arc::clone(shown)
+        shown.clone()
     }
 
     /// SotW: the request's names are the whole subscription. Says whether anything was added or given up.

@@ -762,6 +762,38 @@ fn a_request_without_a_type_ends_the_stream_and_an_unknown_type_does_not() {
 }
 
 #[test]
+fn g3_on_a_stream_of_one_type_requests_need_not_name_it_and_may_name_no_other() {
+    let state = fleet(&[(Cds, "a", 1), (Eds, "a", 1)], &[]);
+    let mut stream = Stream::of_type(Transport::Sotw, Eds);
+    let request = |type_url: &str| DiscoveryRequest {
+        type_url: type_url.into(),
+        resource_names: strings(&["a"]),
+        ..DiscoveryRequest::default()
+    };
+    assert_eq!(
+        stream.on_sotw(request(""), UNIX_EPOCH),
+        Ok(Received::Subscription(Eds))
+    );
+    assert_eq!(
+        shown(&stream.next(&state).unwrap()),
+        "ClusterLoadAssignment +a"
+    );
+    assert!(stream.on_sotw(request(Eds.type_url()), UNIX_EPOCH).is_ok());
+    for foreign in [Cds.type_url(), "type.googleapis.com/x.Y"] {
+        assert_eq!(
+            stream.on_sotw(request(foreign), UNIX_EPOCH),
+            Err(Refusal::ForeignType(Eds))
+        );
+    }
+    let mut stream = Stream::of_type(Transport::Delta, Cds);
+    assert_eq!(
+        stream.on_delta(DeltaDiscoveryRequest::default(), UNIX_EPOCH),
+        Ok(Received::Subscription(Cds))
+    );
+    assert_eq!(shown(&stream.next(&state).unwrap()), "Cluster +a");
+}
+
+#[test]
 fn more_names_than_a_stream_may_hold_end_it() {
     let names: Vec<String> = (0..=MAX_NAMES).map(|n| n.to_string()).collect();
     let request = DiscoveryRequest {

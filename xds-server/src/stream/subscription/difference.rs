@@ -92,6 +92,7 @@ impl Subscription {
         &mut self,
         transport: Transport,
         snapshot: &TypeSnapshot,
+        nonce: u64,
     ) -> Option<Batch> {
         let gone = self.gone(snapshot);
         self.unsettled.clear();
@@ -106,11 +107,13 @@ impl Subscription {
             // Envoy keeps what it had when a response leaves it out; only its cluster's or listener's removal counts.
             Transport::Sotw if !self.kind.is_whole_set() => None,
             Transport::Sotw => {
-                let resources = self.wanted(snapshot).map(Arc::clone).collect();
-                Some(Batch {
-                    resources,
+                let batch = Batch {
+                    resources: self.wanted(snapshot).map(Arc::clone).collect(),
                     ..Batch::default()
-                })
+                };
+                // The whole set is said anew, so its answer speaks of all of it.
+                self.note_sent(transport, &batch, snapshot, nonce);
+                Some(batch)
             }
             Transport::Delta => Some(Batch {
                 removed: gone,

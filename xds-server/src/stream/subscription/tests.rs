@@ -34,7 +34,11 @@ fn follow(subscription: &mut Subscription, fleet: &FleetSnapshot) -> (usize, usi
         match subscription.additions(Transport::Delta, snapshot, 1) {
             Some(batch) => sent += batch.resources.len(),
             None => {
-                assert!(subscription.removals(Transport::Delta, snapshot).is_none());
+                assert!(
+                    subscription
+                        .removals(Transport::Delta, snapshot, 1)
+                        .is_none()
+                );
                 return (looked_at, sent);
             }
         }
