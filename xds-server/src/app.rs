@@ -175,7 +175,14 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
     };
     // Both end when `stopping` turns true and their connections have ended, or with this function.
     let mut admin_server = tokio::spawn(admin::serve(api, admin, stopped(stopping.clone())));
-    let mut xds_server = tokio::spawn(serve_xds(xds, snapshots_out, clients, metrics, stopping));
+    let mut xds_server = tokio::spawn(serve_xds(
+        xds,
+        snapshots_out,
+        clients,
+        metrics,
+        stopping,
+        args.resource_ttl,
+    ));
     // The real ports, where the system was asked to choose.
     tracing::info!(xds = %xds_address, admin = %admin_address, remembered_endpoints = remembered, "serving");
 
@@ -321,6 +328,7 @@ pub async fn serve_xds(
     clients: Arc<Clients>,
     metrics: Arc<Metrics>,
     stopping: watch::Receiver<bool>,
+    resource_ttl: Option<Duration>,
 ) -> anyhow::Result<()> {
     // Connections wait in the backlog until there is something to serve: an empty answer would be a wrong one.
     snapshots
@@ -328,6 +336,7 @@ pub async fn serve_xds(
         .await
         .context("the publisher has stopped")?;
     let ads = Ads::new(snapshots, clients, metrics, stopping.clone());
+    let ads = ads.with_resource_ttl(resource_ttl);
     let incoming = TcpIncoming::from(listener)
         .with_nodelay(Some(true))
         .with_keepalive(Some(KEEPALIVE));

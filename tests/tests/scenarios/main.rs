@@ -21,6 +21,7 @@ mod failure;
 mod first_words;
 mod fleets;
 mod hostile_xds;
+mod leases;
 mod lifecycle;
 mod protocols;
 mod regions;

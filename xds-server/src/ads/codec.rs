@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use bytes::{BufMut, Bytes};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use envoy_types::pb::google::protobuf;
+use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use tonic::Status;
 use tonic::codec::{Codec, EncodeBuf, Encoder};
@@ -18,7 +20,7 @@ use vitals_prober::clock;
 
 use crate::metrics::Metrics;
 use crate::snapshot::Resource;
-use crate::stream::Response;
+use crate::stream::{Lease, Response};
 
 /// A response on its way, with what is to be noted when it is written.
 #[derive(Debug)]
@@ -113,10 +115,7 @@ impl Form for Delta {
         put(1, response.version.as_bytes(), out);
         for resource in &response.resources {
             encode_key(2, WireType::LengthDelimited, out);
-            encode_varint(delta_resource_len(resource) as u64, out);
-            put(1, resource.version().as_bytes(), out);
-            put(2, resource.any(), out);
-            put(3, resource.name().as_bytes(), out);
+            Wrapped::new(resource, response.lease).write(out);
         }
         put(4, response.kind.type_url().as_bytes(), out);
         put(5, response.nonce.as_bytes(), out);
@@ -127,13 +126,60 @@ impl Form for Delta {
     }
 }
 
-fn delta_resource_len(resource: &Resource) -> usize {
-    let any: &Bytes = resource.any();
-    [resource.version().len(), any.len(), resource.name().len()]
-        .into_iter()
-        // Fields 1 to 3 have keys of one byte.
-        .map(|len| 1 + encoded_len_varint(len as u64) + len)
-        .sum()
+/// `envoy.service.discovery.v3.Resource`
+struct Wrapped<'r> {
+    name: &'r str,
+    version: &'r str,
+    /// `None` in a heartbeat.
+    body: Option<&'r Bytes>,
+    /// The encoded `google.protobuf.Duration`.
+    ttl: Option<Vec<u8>>,
+}
+
+impl<'r> Wrapped<'r> {
+    fn new(resource: &'r Resource, lease: Lease) -> Self {
+        let (body, ttl) = match lease {
+            Lease::None => (Some(resource.any()), None),
+            Lease::Granted(ttl) => (Some(resource.any()), Some(ttl)),
+            Lease::Renewed(ttl) => (None, ttl),
+        };
+        let ttl = ttl.map(|ttl| protobuf::Duration {
+            seconds: i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX),
+            nanos: i32::try_from(ttl.subsec_nanos()).unwrap_or_default(),
+        });
+        Self {
+            name: resource.name(),
+            version: resource.version(),
+            body,
+            ttl: ttl.map(|ttl| ttl.encode_to_vec()),
+        }
+    }
+
+    /// In bytes, without its own length.
+    fn len(&self) -> usize {
+        let always = field_len(self.version.len()) + field_len(self.name.len());
+        always
+            + self.body.map_or(0, |body| field_len(body.len()))
+            + self.ttl.as_ref().map_or(0, |ttl| field_len(ttl.len()))
+    }
+
+    /// Writes its length and it.
+    fn write(&self, out: &mut impl BufMut) {
+        encode_varint(self.len() as u64, out);
+        put(1, self.version.as_bytes(), out);
+        if let Some(body) = self.body {
+            put(2, body, out);
+        }
+        put(3, self.name.as_bytes(), out);
+        if let Some(ttl) = &self.ttl {
+            put(6, ttl, out);
+        }
+    }
+}
+
+/// The length of a field of `len` bytes with its key, which is one byte for fields 1 to 15.
+fn field_len(len: usize) -> usize {
+    1 + encoded_len_varint(len as u64) + len
 }
 
 fn put(field: u32, value: &[u8], out: &mut impl BufMut) {
@@ -148,7 +194,6 @@ mod tests {
     use envoy_types::pb::envoy::config::core::v3::ControlPlane;
     use envoy_types::pb::envoy::service::discovery::v3 as pb;
     use envoy_types::pb::google::protobuf::Any;
-    use prost::Message;
 
     use super::*;
     use crate::snapshot::ResourceType;
@@ -171,6 +216,41 @@ mod tests {
             resources: vec![Arc::new(resource)],
             removed: vec!["old".into(), "older".into()],
             is_answer: false,
+            lease: Lease::None,
+        }
+    }
+
+    #[test]
+    fn a_lease_and_its_renewal_are_resources_with_a_ttl_and_without_a_body() {
+        let ttl = std::time::Duration::from_millis(2500);
+        let seconds = protobuf::Duration {
+            seconds: 2,
+            nanos: 500_000_000,
+        };
+        for (lease, expected_ttl, has_body) in [
+            (Lease::Granted(ttl), Some(seconds), true),
+            (Lease::Renewed(Some(ttl)), Some(seconds), false),
+            (Lease::Renewed(None), None, false),
+        ] {
+            let response = Response {
+                lease,
+                ..response()
+            };
+            let sent = &response.resources[0];
+            let expected = pb::Resource {
+                name: (**sent.name()).into(),
+                resource: has_body.then(|| Any::decode(sent.any().clone()).unwrap()),
+                ttl: expected_ttl,
+                ..pb::Resource::default()
+            };
+            let mut bytes = Vec::new();
+            Delta::write(&response, &mut bytes);
+            let delta = pb::DeltaDiscoveryResponse::decode(&*bytes).unwrap();
+            let of_its_own = pb::Resource {
+                version: (**sent.version()).into(),
+                ..expected
+            };
+            assert_eq!(delta.resources, [of_its_own]);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -37,6 +38,11 @@ pub struct ServeArgs {
     /// Where the last known state is kept. Without it a restart starts from the first probes.
     #[arg(long, value_name = "DIR", env = "VITALS_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Delta clients that understand it (node.client_features: xds.config.supports-resource-ttl) forget what they were sent when
+    /// they have heard nothing for so long, at least 1s; heartbeats renew it. Without it, and by default, clients keep
+    /// what they have however long this server is away.
+    #[arg(long, value_name = "DURATION", env = "VITALS_RESOURCE_TTL", value_parser = ttl)]
+    pub resource_ttl: Option<Duration>,
     /// How the log is written, on stderr.
     #[arg(long, env = "VITALS_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -48,6 +54,16 @@ pub struct ServeArgs {
         default_value = "info"
     )]
     pub log: String,
+}
+
+/// Shorter ones would make the heartbeats a load, and a late one an outage.
+const MIN_TTL: Duration = Duration::from_secs(1);
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    let wrong =
+        || format!("{text:?} is not a TTL; write a duration of at least 1s, e.g. 60s or 10m");
+    let ttl = crate::config::parse_duration(text).ok_or_else(wrong)?;
+    if ttl < MIN_TTL { Err(wrong()) } else { Ok(ttl) }
 }
 
 /// `--log-format`

@@ -7,6 +7,7 @@
 //! has names, and an empty list after that means nothing; in delta it stays until `*` is unsubscribed.
 
 mod difference;
+mod renewal;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::time::SystemTime;
 use envoy_types::pb::google::rpc::Status;
 
 pub(super) use self::difference::Batch;
+use self::renewal::Renewal;
 use super::acks::{Acks, Interest, Nack, SHOWN_NAMES};
 use super::{MAX_NAME_BYTES, MAX_NAMES, MAX_UNANSWERED, Refusal, blame};
 use crate::snapshot::{Resource, ResourceType};
@@ -72,6 +74,8 @@ pub(super) struct Subscription {
     shown: Option<Interest>,
     /// The state of the snapshot that the client is known to have in full.
     in_step_with: Option<u128>,
+    /// Heartbeats that are still to be sent.
+    renewal: Option<Renewal>,
     acks: Acks,
 }
 
@@ -89,6 +93,7 @@ impl Subscription {
             answer_due: false,
             in_step_with: None,
             shown: None,
+            renewal: None,
             acks: Acks::default(),
         }
     }
