@@ -23,6 +23,8 @@
 mod acks;
 mod blame;
 mod lease;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod oracle;
 mod subscription;
 #[cfg(test)]
 mod tests;
