@@ -17,12 +17,13 @@ mod services;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use envoy_types::pb::google::protobuf::value::Kind;
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::Instrument;
@@ -37,13 +38,16 @@ use self::guest::Guest;
 use crate::metrics::Metrics;
 use crate::metrics::connections::Refused;
 use crate::snapshot::{FleetSnapshot, ResourceType, Snapshot};
-use crate::stream::{Received, Refusal, Stream, Transport};
+use crate::stream::{Lease, Received, Refusal, Stream, Transport};
 
 pub use self::services::routes;
 
 /// The largest request that is read, in bytes: 262,144 names, or versions of as many resources, fit; a client that sends
 /// more is refused with OUT_OF_RANGE before it is decoded.
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
+
+/// Heartbeats within a TTL: two may be lost.
+const BEATS_PER_TTL: u32 = 3;
 
 /// What serves every discovery stream, aggregated or of one type.
 #[derive(Clone, Debug)]
@@ -54,6 +58,8 @@ pub struct Ads {
     admission: Admission,
     /// Turns true when the server stops: every stream then ends.
     stopping: watch::Receiver<bool>,
+    /// `--resource-ttl`
+    resource_ttl: Option<Duration>,
 }
 
 impl Ads {
@@ -71,7 +77,15 @@ impl Ads {
             metrics,
             admission: Admission::new(admission::PLACES),
             stopping,
+            resource_ttl: None,
         }
+    }
+
+    /// Has clients that understand it forget what they were sent when they have heard nothing for so long.
+    #[must_use]
+    pub fn with_resource_ttl(mut self, ttl: Option<Duration>) -> Self {
+        self.resource_ttl = ttl;
+        self
     }
 
     fn start<R: DiscoveryMessage>(
@@ -94,6 +108,8 @@ impl Ads {
             opened_at: clock::now(),
             asked_for: [false; 4],
             metrics: Arc::clone(&self.metrics),
+            resource_ttl: self.resource_ttl,
+            heartbeat: None,
         };
         let span = tracing::info_span!(
             "ads_stream",
@@ -233,6 +249,9 @@ struct Connection {
     /// The types of which it has got, or waits for, the first resources.
     asked_for: [bool; 4],
     metrics: Arc<Metrics>,
+    resource_ttl: Option<Duration>,
+    /// Ticks when heartbeats are due; `None` where there are no leases.
+    heartbeat: Option<Interval>,
 }
 
 impl Connection {
@@ -288,6 +307,10 @@ impl Connection {
                         return Err(Status::unavailable("the server is stopping; reconnect"));
                     }
                     behind = self.node.is_some();
+                }
+                () = tick(self.heartbeat.as_mut()) => {
+                    self.stream.beat();
+                    behind = true;
                 }
                 () = entry.turn(), if !matches!(entry, Entry::Outside) => {}
                 slot = outbound.reserve(), if behind && !entry.is_waiting() => {
@@ -361,6 +384,7 @@ impl Connection {
             ));
         };
         let user_agent = user_agent(&node);
+        let leases = understands_leases(&node, self.stream.transport());
         let node = NodeIdentity::new(node);
         tracing::Span::current().record("node_id", &*node.id);
         let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
@@ -369,6 +393,16 @@ impl Connection {
         self.client
             .set_node(&node.id, &node.cluster, fleet.name(), user_agent);
         self.node = Some(node);
+        if leases {
+            self.stream.lease(self.resource_ttl);
+            self.heartbeat = self.resource_ttl.map(|ttl| {
+                let period = (ttl / BEATS_PER_TTL).max(Duration::from_millis(1));
+                let mut beats =
+                    tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+                beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                beats
+            });
+        }
         Ok(())
     }
 
@@ -387,7 +421,9 @@ impl Connection {
             r#type = response.kind.as_str(), version = %response.version, nonce = response.nonce,
             resources = response.resources.len(), removed = response.removed.len(), "response"
         );
-        self.metrics.push(response.kind);
+        if !matches!(response.lease, Lease::Renewed(_)) {
+            self.metrics.push(response.kind);
+        }
         self.client.set_types(self.stream.status());
         let caused_at = snapshot
             .caused_at()
@@ -405,6 +441,20 @@ impl Drop for Connection {
         if self.node.is_some() {
             tracing::info!("client disconnected");
         }
+    }
+}
+
+/// Whether a client that says it understands TTLs is served so that it may be given some (`stream::Lease` says why not all).
+fn understands_leases(node: &Node, transport: Transport) -> bool {
+    let mut features = node.client_features.iter();
+    transport == Transport::Delta
+        && features.any(|feature| feature == "xds.config.supports-resource-ttl")
+}
+
+async fn tick(interval: Option<&mut Interval>) {
+    match interval {
+        Some(interval) => drop(interval.tick().await),
+        None => std::future::pending().await,
     }
 }
 

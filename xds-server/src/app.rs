@@ -214,6 +214,7 @@ async fn run(args: ServeArgs, loaded: Loaded, trust: Trust) -> anyhow::Result<()
         clients,
         metrics,
         stopping,
+        args.resource_ttl,
     ));
     // The real ports, where the system was asked to choose.
     tracing::info!(
@@ -372,6 +373,7 @@ pub async fn serve_xds(
     clients: Arc<Clients>,
     metrics: Arc<Metrics>,
     stopping: watch::Receiver<bool>,
+    resource_ttl: Option<Duration>,
 ) -> anyhow::Result<()> {
     // Connections wait in the backlog until there is something to serve: an empty answer would be a wrong one.
     snapshots
@@ -379,6 +381,7 @@ pub async fn serve_xds(
         .await
         .context("the publisher has stopped")?;
     let ads = Ads::new(snapshots, clients, metrics, stopping.clone());
+    let ads = ads.with_resource_ttl(resource_ttl);
     let routes = ads::routes(ads).await.prepare();
     // Every stream writes its responses itself; see `ads::put_in_place`.
     let service = MapResponse::new(routes, ads::put_in_place);

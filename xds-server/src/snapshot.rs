@@ -416,7 +416,7 @@ impl FleetSnapshot {
     }
 
     /// The same, with a log that remembers so many names.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn following_within(self, before: &Self, max_names: usize) -> Self {
         self.following_with(before, |log, changed| log.then_within(changed, max_names))
     }

@@ -22,16 +22,20 @@
 
 mod acks;
 mod blame;
+mod lease;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod oracle;
 mod subscription;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 
 pub use self::acks::{Interest, Nack, SHOWN_NAMES, SubscriptionStatus};
+pub use self::lease::Lease;
 use self::subscription::Subscription;
 use crate::snapshot::{FleetSnapshot, Resource, ResourceType};
 
@@ -85,6 +89,8 @@ pub struct Response {
     pub removed: Vec<Arc<str>>,
     /// Whether it answers a request rather than a change of the snapshot.
     pub is_answer: bool,
+    /// For how long the client may keep what it brings.
+    pub lease: Lease,
 }
 
 /// What a request came to.
@@ -128,6 +134,8 @@ pub struct Stream {
     only: Option<ResourceType>,
     subscriptions: [Option<Subscription>; 4],
     last_nonce: u64,
+    /// `Some`: the client understands TTLs, and this is the server's.
+    ttl: Option<Option<Duration>>,
 }
 
 impl Stream {
@@ -139,6 +147,7 @@ impl Stream {
             only: None,
             subscriptions: Default::default(),
             last_nonce: 0,
+            ttl: None,
         }
     }
 
@@ -149,6 +158,12 @@ impl Stream {
             only: Some(kind),
             ..Self::new(transport)
         }
+    }
+
+    /// How it is served.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// Takes a SotW request. `now` is only written down beside a NACK.
@@ -220,6 +235,11 @@ impl Stream {
             )?;
             subscription.unsubscribe(&request.resource_names_unsubscribe);
             self.distrust_unproven_assignments(kind);
+            if self.ttl.is_some()
+                && let Some(subscription) = self.slot(kind)
+            {
+                subscription.renew_all();
+            }
             return Ok(Received::Subscription(kind));
         }
         let changes = !request.resource_names_subscribe.is_empty()
@@ -253,13 +273,12 @@ impl Stream {
                     || subscription.waits_for_held(transport, fleet.of_type(kind))
             })
         });
-        if waits {
-            return None;
-        }
-        ResourceType::ALL
-            .into_iter()
-            .rev()
-            .find_map(|kind| self.removals(kind, fleet))
+        let mut removals = || {
+            let mut up = ResourceType::ALL.into_iter().rev();
+            up.find_map(|kind| self.removals(kind, fleet))
+        };
+        let removed = if waits { None } else { removals() };
+        removed.or_else(|| self.heartbeats(fleet))
     }
 
     /// Where every subscribed type stands, for `/v1/clients`.
@@ -305,9 +324,20 @@ impl Stream {
         fleet: &FleetSnapshot,
         batch: subscription::Batch,
     ) -> Response {
+        let version = Arc::clone(fleet.of_type(kind).version());
+        Response {
+            resources: batch.resources,
+            removed: batch.removed,
+            is_answer: batch.is_answer,
+            lease: self.granted(),
+            ..self.number(kind, version)
+        }
+    }
+
+    /// An empty response with the next nonce, noted as sent.
+    fn number(&mut self, kind: ResourceType, version: Arc<str>) -> Response {
         self.last_nonce += 1;
         let nonce = self.last_nonce;
-        let version = Arc::clone(fleet.of_type(kind).version());
         if let Some(subscription) = self.slot(kind) {
             subscription.acks_mut().sent(nonce, Arc::clone(&version));
         }
@@ -315,9 +345,10 @@ impl Stream {
             kind,
             version,
             nonce: nonce.to_string(),
-            resources: batch.resources,
-            removed: batch.removed,
-            is_answer: batch.is_answer,
+            resources: Vec::new(),
+            removed: Vec::new(),
+            is_answer: false,
+            lease: Lease::None,
         }
     }
 

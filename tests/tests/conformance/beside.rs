@@ -28,7 +28,7 @@ const SERVICES: [&str; 5] = [
 #[test]
 fn health_is_serving_until_the_server_stops_and_then_watchers_end() {
     crate::run(async {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let mut client = HealthClient::new(connect(server.address).await);
         for service in SERVICES.into_iter().chain([""]) {
             let service = service.to_owned();
@@ -55,7 +55,7 @@ fn health_is_serving_until_the_server_stops_and_then_watchers_end() {
 #[test]
 fn reflection_lists_every_service_and_describes_each() {
     crate::run(async {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let mut client = ServerReflectionClient::new(connect(server.address).await);
         let ask = |message_request| ServerReflectionRequest {
             host: String::new(),
@@ -100,7 +100,7 @@ fn reflection_lists_every_service_and_describes_each() {
 #[test]
 fn fetch_and_the_status_of_clients_are_not_on_this_listener() {
     crate::run(async {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         for path in [
             "/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters",
             "/envoy.service.endpoint.v3.EndpointDiscoveryService/FetchEndpoints",

@@ -39,7 +39,7 @@ fn bug_01_a_changed_cluster_takes_its_assignment_along_and_no_other() {
                     (Rds, "r", 1),
                 ]
             };
-            let server = Server::start(&state(1, 1)).await;
+            let server = Server::start(&state(1, 1));
             let mut client = subscribed(&server, way, &["a", "b"]).await;
             server.publish(&state(2, 1));
             let clusters = by(way, "Cluster +a@2 +b@1", "Cluster +a@2");
@@ -79,7 +79,7 @@ fn bug_02_a_change_of_the_cluster_voids_an_ack_under_way_and_nothing_waits_for_a
                     (Rds, "r", rest),
                 ]
             };
-            let server = Server::start(&state(1, 1, 1)).await;
+            let server = Server::start(&state(1, 1, 1));
             let mut client = subscribed(&server, way, &["a"]).await;
             server.publish(&state(1, 2, 1));
             let assignment = client.says("ClusterLoadAssignment +a@2").await;
@@ -101,7 +101,7 @@ fn bug_02_a_change_of_the_cluster_voids_an_ack_under_way_and_nothing_waits_for_a
 
 /// Subscriptions ignored: a request that crossed a push was stale, and dropped for good.
 async fn bug_03_a_subscription_is_not_lost_under_fast_pushes(way: Way) {
-    let server = Server::start(&[(Eds, "a", 0), (Eds, "b", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 0), (Eds, "b", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a"]).await;
     let first = client.takes("ClusterLoadAssignment +a@0").await;
@@ -135,7 +135,7 @@ async fn bug_04_a_client_that_does_not_read_holds_up_nobody(way: Way) {
         let named = names.iter().map(|name| (Eds, &**name, revision));
         named.chain([(Eds, "a", revision)]).collect()
     };
-    let server = Server::start(&state(0)).await;
+    let server = Server::start(&state(0));
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut deaf = Client::open(&server, way, Eds).await;
     deaf.want(Eds, &all).await;
@@ -161,7 +161,7 @@ async fn bug_04_a_client_that_does_not_read_holds_up_nobody(way: Way) {
 
 /// Stale endpoints until the next reconnect: a request for fewer names than the snapshot has was neither answered nor kept.
 async fn bug_05_a_subset_of_the_names_is_answered_and_goes_on(way: Way) {
-    let server = Server::start(&[(Cds, "a", 1), (Eds, "a", 1), (Eds, "b", 1), (Eds, "c", 1)]).await;
+    let server = Server::start(&[(Cds, "a", 1), (Eds, "a", 1), (Eds, "b", 1), (Eds, "c", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["b"]).await;
     client.takes("ClusterLoadAssignment +b@1").await;
@@ -176,7 +176,7 @@ async fn bug_05_a_subset_of_the_names_is_answered_and_goes_on(way: Way) {
 
 /// One missing load assignment froze the whole configuration of a client.
 async fn bug_06_one_missing_assignment_freezes_nothing_else(way: Way) {
-    let server = Server::unsynced().await;
+    let server = Server::unsynced();
     server.publish_holding(&[(Eds, "a", 1)], &[(Eds, "held")]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a", "held", "unknown"]).await;
@@ -191,7 +191,7 @@ async fn bug_06_one_missing_assignment_freezes_nothing_else(way: Way) {
 /// "Does not exist" in `removed_resources` also dropped the subscription.
 async fn bug_07_what_does_not_exist_is_still_subscribed_to(way: Way) {
     for kind in [Cds, Lds, Rds] {
-        let server = Server::start(&[(kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "b", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a", "b"]).await;
         client
@@ -221,7 +221,7 @@ fn bug_08_what_was_deleted_while_the_client_was_away_is_removed() {
     crate::run(async {
         for kind in [Cds, Eds, Lds, Rds] {
             for way in [Way::DeltaAds, Way::DeltaOwn] {
-                let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+                let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
                 let names = if kind.is_whole_set() {
                     &["*"] as &[&str]
                 } else {
@@ -251,8 +251,7 @@ fn bug_08_what_was_deleted_while_the_client_was_away_is_removed() {
 #[test]
 fn bug_09_a_claimed_assignment_is_trusted_only_beside_its_unchanged_cluster() {
     crate::run(async {
-        let server =
-            Server::start(&[(Cds, "a", 2), (Cds, "b", 1), (Eds, "a", 1), (Eds, "b", 1)]).await;
+        let server = Server::start(&[(Cds, "a", 2), (Cds, "b", 1), (Eds, "a", 1), (Eds, "b", 1)]);
         let mut client = Client::open(&server, Way::DeltaAds, Cds).await;
         client.resume(Cds, &[], &[("a", 1), ("b", 1)]).await;
         client.resume(Eds, &["a", "b"], &[("a", 1), ("b", 1)]).await;
@@ -269,7 +268,7 @@ fn bug_09_a_claimed_assignment_is_trusted_only_beside_its_unchanged_cluster() {
 /// An empty set of names was taken for the wildcard.
 async fn bug_10_an_empty_subscription_is_no_wildcard(way: Way) {
     for kind in [Cds, Lds] {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a"]).await;
         client.takes(&format!("{} +a@1", kind.as_str())).await;
@@ -283,7 +282,7 @@ async fn bug_10_an_empty_subscription_is_no_wildcard(way: Way) {
 /// A resource that was subscribed to again in the same version was not answered; one that was given up came all the same.
 async fn bug_11_a_name_given_up_and_taken_again_is_answered(way: Way) {
     for kind in [Cds, Eds, Lds, Rds] {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a", "b"]).await;
         client.takes(&format!("{} +a@1 +b@1", kind.as_str())).await;
@@ -309,7 +308,7 @@ async fn bug_12_ten_thousand_streams_leave_nothing_behind(way: Way) {
             .metrics()
             .num_alive_tasks()
     };
-    let server = Server::start(&[(Eds, "a", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1)]);
     let mut connection = connect(server.address).await;
     let mut client = Client::on(connection.clone(), way, Eds).await;
     client.want(Eds, &["a"]).await;
@@ -348,7 +347,7 @@ async fn bug_13_one_change_is_one_small_response_and_versions_survive_a_restart(
     let names: Vec<String> = (0..500).map(|n| format!("service-{n}")).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut state: Vec<_> = all.iter().map(|name| (Eds, *name, 1)).collect();
-    let server = Server::start(&state).await;
+    let server = Server::start(&state);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &all).await;
     let first = client.next().await;
@@ -359,7 +358,7 @@ async fn bug_13_one_change_is_one_small_response_and_versions_survive_a_restart(
     let changed = client.takes("ClusterLoadAssignment +service-250@2").await;
     client.silent().await;
     // The same content on another server, and after another history, has the same versions.
-    let other = Server::start(&state).await;
+    let other = Server::start(&state);
     let mut client = Client::open(&other, way, Eds).await;
     client.want(Eds, &all).await;
     let again = client.next().await;
@@ -374,7 +373,7 @@ async fn bug_13_one_change_is_one_small_response_and_versions_survive_a_restart(
 /// locked clients out.
 async fn bug_14_a_storm_of_reconnects_is_served_whole(way: Way) {
     const STREAMS: usize = 500;
-    let server = Server::unsynced().await;
+    let server = Server::unsynced();
     let address = server.address;
     let mut storm = tokio::task::JoinSet::new();
     for n in 0..STREAMS {
@@ -410,7 +409,7 @@ async fn bug_15_a_flapping_endpoint_pushes_its_assignment_alone(way: Way) {
             (Rds, "r", 1),
         ]
     };
-    let server = Server::start(&state(1)).await;
+    let server = Server::start(&state(1));
     let mut others: Vec<Client> = Vec::new();
     for kind in [Cds, Lds, Rds] {
         let mut client = Client::open(&server, way, kind).await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{
-    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
 };
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::pb::google::rpc::Status as RpcStatus;
@@ -82,6 +82,10 @@ pub(crate) struct Said {
     /// Delta: version by name.
     pub(crate) versions: BTreeMap<String, String>,
     pub(crate) removed: BTreeSet<String>,
+    /// What came without a body, to be kept for longer.
+    pub(crate) renewed: BTreeSet<String>,
+    /// TTL by name, in milliseconds; `None`: it came in a `Resource` that has none.
+    pub(crate) ttls: BTreeMap<String, Option<u64>>,
 }
 
 impl Display for Said {
@@ -93,6 +97,9 @@ impl Display for Said {
                 None => write!(f, " +{name}@-")?,
             }
         }
+        for name in &self.renewed {
+            write!(f, " ~{name}")?;
+        }
         self.removed
             .iter()
             .try_for_each(|name| write!(f, " -{name}"))
@@ -100,20 +107,39 @@ impl Display for Said {
 }
 
 impl Said {
-    fn new(type_url: &str, version: String, nonce: String, resources: &[Any]) -> Self {
-        let kind = ResourceType::from_type_url(type_url).expect("a type that we know");
-        let named = resources.iter().map(|any| {
-            assert_eq!(any.type_url, type_url, "G1: every Any is of the type");
-            revision_of(kind, &any.value)
-        });
+    fn new(type_url: &str, version: String, nonce: String) -> Self {
         Self {
-            kind,
+            kind: ResourceType::from_type_url(type_url).expect("a type that we know"),
             version,
             nonce,
-            resources: named.collect(),
+            resources: BTreeMap::new(),
             versions: BTreeMap::new(),
             removed: BTreeSet::new(),
+            renewed: BTreeSet::new(),
+            ttls: BTreeMap::new(),
         }
+    }
+
+    fn add_body(&mut self, any: &Any) -> String {
+        assert_eq!(
+            any.type_url,
+            self.kind.type_url(),
+            "G1: every Any is of the type"
+        );
+        let (name, revision) = revision_of(self.kind, &any.value);
+        self.resources.insert(name.clone(), revision);
+        name
+    }
+
+    fn add(&mut self, resource: &Resource) {
+        match &resource.resource {
+            Some(any) => assert_eq!(self.add_body(any), resource.name),
+            None => assert!(self.renewed.insert(resource.name.clone())),
+        }
+        let ttl = resource.ttl.as_ref().map(|ttl| {
+            u64::try_from(ttl.seconds * 1000 + i64::from(ttl.nanos) / 1_000_000).unwrap()
+        });
+        self.ttls.insert(resource.name.clone(), ttl);
     }
 }
 
@@ -126,7 +152,11 @@ impl From<DiscoveryResponse> for Said {
             resources,
             ..
         } = response;
-        Self::new(&type_url, version_info, nonce, &resources)
+        let mut said = Self::new(&type_url, version_info, nonce);
+        for any in &resources {
+            said.add_body(any);
+        }
+        said
     }
 }
 
@@ -140,21 +170,13 @@ impl From<DeltaDiscoveryResponse> for Said {
             removed_resources,
             ..
         } = response;
-        let versions = resources
-            .iter()
-            .map(|resource| (resource.name.clone(), resource.version.clone()));
-        let versions: BTreeMap<_, _> = versions.collect();
-        let bodies: Vec<Any> = resources
-            .into_iter()
-            .filter_map(|resource| resource.resource)
-            .collect();
-        let said = Self {
-            versions,
-            removed: removed_resources.into_iter().collect(),
-            ..Self::new(&type_url, system_version_info, nonce, &bodies)
-        };
-        let named: Vec<_> = said.resources.keys().collect();
-        assert_eq!(named, said.versions.keys().collect::<Vec<_>>());
+        let mut said = Self::new(&type_url, system_version_info, nonce);
+        said.removed = removed_resources.into_iter().collect();
+        for resource in &resources {
+            said.add(resource);
+            said.versions
+                .insert(resource.name.clone(), resource.version.clone());
+        }
         said
     }
 }

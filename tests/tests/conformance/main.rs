@@ -43,6 +43,7 @@ mod rules;
 mod server;
 mod standing;
 mod subscribing;
+mod ttl;
 
 use vitals::snapshot::ResourceType;
 pub(crate) use vitals::snapshot::ResourceType::{

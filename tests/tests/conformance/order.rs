@@ -16,7 +16,7 @@ fn c1_additions_go_down_the_references_and_removals_up() {
     crate::run(async {
         let old = [(Cds, "a", 1), (Eds, "a", 1), (Lds, "l", 1), (Rds, "r", 1)];
         let new = [(Cds, "b", 1), (Eds, "b", 1), (Lds, "m", 1), (Rds, "r", 2)];
-        let server = Server::start(&old).await;
+        let server = Server::start(&old);
         let mut delta = subscribed(&server, Way::DeltaAds, &["a", "b"]).await;
         let mut sotw = subscribed(&server, Way::SotwAds, &["a", "b"]).await;
         server.publish(&new);
@@ -50,7 +50,7 @@ fn a_client_that_withholds_the_ack_of_a_warming_cluster_gets_all_the_rest() {
     crate::run(async {
         for way in [Way::SotwAds, Way::DeltaAds] {
             let one = [(Cds, "a", 1), (Eds, "a", 1), (Lds, "l", 1), (Rds, "r", 1)];
-            let server = Server::start(&one).await;
+            let server = Server::start(&one);
             let mut client = subscribed(&server, way, &["a"]).await;
             // More changes than may be unanswered of any other type, none of them acknowledged.
             for revision in 2..40 {
@@ -88,7 +88,7 @@ fn nothing_that_has_not_changed_is_pushed() {
                     (Rds, "r", r),
                 ]
             };
-            let server = Server::start(&state(1, 1, 1, 1)).await;
+            let server = Server::start(&state(1, 1, 1, 1));
             let mut client = subscribed(&server, way, &["a", "b"]).await;
             server.publish(&state(1, 1, 1, 2));
             client.takes("RouteConfiguration +r@2").await;
@@ -137,7 +137,7 @@ struct Walk {
 
 impl Walk {
     async fn new(way: Way, seed: u64) -> Self {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let mut client = Client::open(&server, way, Cds).await;
         client.want(Cds, &[]).await;
         Self {

@@ -33,7 +33,7 @@ on_every_way!(
 
 async fn after_a_nack_there_is_silence_until_the_content_changes(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a", "b"]).await;
         let said = client.says(&format!("{} +a@1 +b@1", kind.as_str())).await;
@@ -51,7 +51,7 @@ async fn after_a_nack_there_is_silence_until_the_content_changes(way: Way) {
 }
 
 async fn a_nack_of_a_wildcard_holds_back_nothing_else(way: Way) {
-    let server = Server::start(&[(Cds, "a", 1)]).await;
+    let server = Server::start(&[(Cds, "a", 1)]);
     let mut client = Client::open(&server, way, Cds).await;
     client.want(Cds, &[]).await;
     let said = client.says("Cluster +a@1").await;
@@ -66,7 +66,7 @@ async fn a_nack_of_a_wildcard_holds_back_nothing_else(way: Way) {
 }
 
 async fn g1_nonces_count_up_and_every_any_is_of_the_type(way: Way) {
-    let server = Server::start(&[(Eds, "a", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a"]).await;
     for revision in 1..=5 {
@@ -80,7 +80,7 @@ async fn g1_nonces_count_up_and_every_any_is_of_the_type(way: Way) {
 }
 
 async fn g2_the_node_is_of_the_first_request_for_the_whole_stream(way: Way) {
-    let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a"]).await;
     client.takes("ClusterLoadAssignment +a@1").await;
@@ -94,7 +94,7 @@ async fn g2_the_node_is_of_the_first_request_for_the_whole_stream(way: Way) {
 }
 
 async fn g2_a_first_request_without_a_node_is_refused(way: Way) {
-    let server = Server::start(&[(Eds, "a", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.set_node(None);
     client.want(Eds, &["a"]).await;
@@ -105,7 +105,7 @@ async fn g2_a_first_request_without_a_node_is_refused(way: Way) {
 #[test]
 fn g3_an_empty_type_ends_an_aggregated_stream_and_is_implied_elsewhere() {
     crate::run(async {
-        let server = Server::start(&[(Eds, "a", 1)]).await;
+        let server = Server::start(&[(Eds, "a", 1)]);
         let mut client = Client::open(&server, Way::SotwAds, Eds).await;
         client.send_sotw(DiscoveryRequest::default()).await;
         client.ends(Code::InvalidArgument).await;
@@ -127,7 +127,7 @@ fn g3_an_empty_type_ends_an_aggregated_stream_and_is_implied_elsewhere() {
 #[test]
 fn g3_an_unknown_type_is_unanswered_on_ads_and_the_stream_goes_on() {
     crate::run(async {
-        let server = Server::start(&[(Eds, "a", 1)]).await;
+        let server = Server::start(&[(Eds, "a", 1)]);
         let type_url = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
         let mut sotw = Client::open(&server, Way::SotwAds, Eds).await;
         let unknown = DiscoveryRequest {
@@ -152,7 +152,7 @@ fn g3_an_unknown_type_is_unanswered_on_ads_and_the_stream_goes_on() {
 #[test]
 fn g3_a_foreign_type_ends_a_stream_of_one_type() {
     crate::run(async {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         for kind in ALL {
             for foreign in ALL.into_iter().filter(|other| *other != kind) {
                 let mut client = Client::open(&server, Way::SotwOwn, kind).await;
@@ -176,7 +176,7 @@ fn g3_a_foreign_type_ends_a_stream_of_one_type() {
 }
 
 async fn g4_a_stale_nonce_has_no_effect_but_a_new_interest_in_delta(way: Way) {
-    let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a"]).await;
     let first = client.takes("ClusterLoadAssignment +a@1").await;
@@ -199,7 +199,7 @@ async fn g4_a_stale_nonce_has_no_effect_but_a_new_interest_in_delta(way: Way) {
 }
 
 async fn g5_after_the_end_of_a_stream_nothing_of_it_is_left(way: Way) {
-    let server = Server::start(&[(Eds, "a", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     // A later request supersedes an earlier one.
     client.want(Eds, &["x"]).await;
@@ -216,7 +216,7 @@ async fn g5_after_the_end_of_a_stream_nothing_of_it_is_left(way: Way) {
 }
 
 async fn g6_a_server_that_stops_says_unavailable(way: Way) {
-    let server = Server::start(&[(Eds, "a", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a"]).await;
     client.takes("ClusterLoadAssignment +a@1").await;
@@ -226,7 +226,7 @@ async fn g6_a_server_that_stops_says_unavailable(way: Way) {
 }
 
 async fn g7_what_was_given_up_is_not_sent(way: Way) {
-    let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a", "b"]).await;
     client.takes("ClusterLoadAssignment +a@1 +b@1").await;
@@ -240,7 +240,7 @@ async fn g7_what_was_given_up_is_not_sent(way: Way) {
 #[test]
 fn g8_sotw_the_forms_of_the_wildcard() {
     crate::run(async {
-        let server = Server::start(&[(Cds, "a", 1), (Cds, "b", 1)]).await;
+        let server = Server::start(&[(Cds, "a", 1), (Cds, "b", 1)]);
         for way in [Way::SotwAds, Way::SotwOwn] {
             server.publish(&[(Cds, "a", 1), (Cds, "b", 1)]);
             // The legacy form stays until there is a name,
@@ -276,7 +276,7 @@ fn g8_sotw_the_forms_of_the_wildcard() {
 #[test]
 fn g9_delta_the_forms_of_the_wildcard() {
     crate::run(async {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         for way in [Way::DeltaAds, Way::DeltaOwn] {
             server.publish(&[(Cds, "a", 1)]);
             let mut client = Client::open(&server, way, Cds).await;
@@ -300,7 +300,7 @@ fn g9_delta_the_forms_of_the_wildcard() {
 #[test]
 fn g10_a_name_given_up_that_the_wildcard_covers_is_sent_again_or_said_to_be_gone() {
     crate::run(async {
-        let server = Server::start(&[(Lds, "a", 1)]).await;
+        let server = Server::start(&[(Lds, "a", 1)]);
         for way in [Way::DeltaAds, Way::DeltaOwn] {
             let mut client = Client::open(&server, way, Lds).await;
             client.change(Lds, &["*", "a", "b"], &[], "").await;
@@ -314,7 +314,7 @@ fn g10_a_name_given_up_that_the_wildcard_covers_is_sent_again_or_said_to_be_gone
 
 async fn g11_assignments_and_routes_have_no_wildcard_without_a_name(way: Way) {
     for kind in [Eds, Rds] {
-        let server = Server::start(&[(kind, "a", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &[]).await;
         client.silent().await;
@@ -324,7 +324,7 @@ async fn g11_assignments_and_routes_have_no_wildcard_without_a_name(way: Way) {
 }
 
 async fn g12_who_comes_before_the_first_snapshot_is_served_when_it_is_there(way: Way) {
-    let server = Server::unsynced().await;
+    let server = Server::unsynced();
     let address = server.address;
     let early = tokio::spawn(async move {
         let channel = crate::client::connect(address).await;
@@ -346,7 +346,7 @@ fn g12_a_change_of_clusters_is_told_to_nobody_else() {
     crate::run(async {
         for way in [Way::SotwAds, Way::DeltaAds] {
             let state = [(Cds, "a", 1), (Eds, "b", 1), (Lds, "l", 1), (Rds, "r", 1)];
-            let server = Server::start(&state).await;
+            let server = Server::start(&state);
             let mut client = subscribed(&server, way, &["b"]).await;
             server.publish(&[(Cds, "a", 2), (Eds, "b", 1), (Lds, "l", 1), (Rds, "r", 1)]);
             client.takes("Cluster +a@2").await;
@@ -357,7 +357,7 @@ fn g12_a_change_of_clusters_is_told_to_nobody_else() {
 
 async fn g13_a_new_name_is_answered_though_the_set_has_the_same_version(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a"]).await;
         let first = client.takes(&format!("{} +a@1", kind.as_str())).await;
@@ -373,7 +373,7 @@ async fn g13_a_new_name_is_answered_though_the_set_has_the_same_version(way: Way
 }
 
 async fn g14_a_client_that_does_not_read_gets_the_newest_when_it_does(way: Way) {
-    let server = Server::start(&[(Eds, "a", 0)]).await;
+    let server = Server::start(&[(Eds, "a", 0)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a"]).await;
     for revision in 1..=1_000 {
@@ -397,7 +397,7 @@ async fn g14_a_client_that_does_not_read_gets_the_newest_when_it_does(way: Way) 
 
 async fn g16_the_first_wildcard_on_an_empty_set_is_answered(way: Way) {
     for kind in [Cds, Lds] {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         for wildcard in [&[] as &[&str], &["*"]] {
             let mut client = Client::open(&server, way, kind).await;
             client.want(kind, wildcard).await;
@@ -411,7 +411,7 @@ async fn g16_the_first_wildcard_on_an_empty_set_is_answered(way: Way) {
 fn g17_initial_versions_say_what_need_not_be_sent() {
     crate::run(async {
         let state = [(Cds, "a", 1), (Cds, "b", 2), (Eds, "a", 1), (Eds, "b", 1)];
-        let server = Server::start(&state).await;
+        let server = Server::start(&state);
         for way in [Way::DeltaAds, Way::DeltaOwn] {
             // Everything is there: silence.
             let mut client = Client::open(&server, way, Cds).await;
@@ -436,7 +436,7 @@ fn g17_initial_versions_say_what_need_not_be_sent() {
 
 async fn g18_a_deletion(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a"]).await;
         client.takes(&format!("{} +a@1", kind.as_str())).await;
@@ -453,7 +453,7 @@ async fn g18_a_deletion(way: Way) {
 
 async fn g19_three_changes_at_once_are_one_response(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a"]).await;
         client.takes(&format!("{} +a@1", kind.as_str())).await;
@@ -469,7 +469,7 @@ async fn g19_three_changes_at_once_are_one_response(way: Way) {
 #[test]
 fn i1_a_nonce_of_another_stream_does_not_keep_a_first_request_from_its_answer() {
     crate::run(async {
-        let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]).await;
+        let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]);
         for way in [Way::SotwAds, Way::SotwOwn] {
             let mut client = Client::open(&server, way, Eds).await;
             client.ask(Eds, &["a", "b"], "17").await;
@@ -492,7 +492,7 @@ fn i1_a_nonce_of_another_stream_does_not_keep_a_first_request_from_its_answer() 
 #[test]
 fn i2_a_reconnect_that_speaks_of_assignments_before_clusters() {
     crate::run(async {
-        let server = Server::start(&[(Cds, "a", 1), (Eds, "a", 1)]).await;
+        let server = Server::start(&[(Cds, "a", 1), (Eds, "a", 1)]);
         let mut client = Client::open(&server, Way::DeltaAds, Eds).await;
         client.resume(Eds, &["a"], &[("a", 1)]).await;
         // No cluster vouches for it yet.
@@ -505,7 +505,7 @@ fn i2_a_reconnect_that_speaks_of_assignments_before_clusters() {
 
 async fn i3_a_publication_of_the_same_content_sends_nothing(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a"]).await;
         client.takes(&format!("{} +a@1", kind.as_str())).await;
@@ -530,7 +530,7 @@ fn i3_endpoints_that_come_and_go_change_their_assignment_only() {
                     (Rds, "r", 1),
                 ]
             };
-            let server = Server::start(&state(1)).await;
+            let server = Server::start(&state(1));
             let mut client = subscribed(&server, way, &["a"]).await;
             for revision in [2, 1, 3] {
                 server.publish(&state(revision));
@@ -547,7 +547,7 @@ fn i3_endpoints_that_come_and_go_change_their_assignment_only() {
 fn j1_an_assignment_is_sent_with_its_cluster_and_an_unknown_one_is_empty() {
     crate::run(async {
         for way in [Way::SotwAds, Way::DeltaAds] {
-            let server = Server::start(&[(Cds, "a", 1), (Eds, "a", 1)]).await;
+            let server = Server::start(&[(Cds, "a", 1), (Eds, "a", 1)]);
             let mut client = Client::open(&server, way, Cds).await;
             client.want(Cds, &[]).await;
             client.takes("Cluster +a@1").await;

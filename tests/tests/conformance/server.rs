@@ -38,14 +38,25 @@ pub(crate) struct Server {
 
 impl Server {
     /// A server that serves `state`.
-    pub(crate) async fn start(state: State<'_>) -> Self {
-        let server = Self::unsynced().await;
+    pub(crate) fn start(state: State<'_>) -> Self {
+        let server = Self::unsynced();
+        server.publish(state);
+        server
+    }
+
+    /// A server with `--resource-ttl`.
+    pub(crate) fn leasing(state: State<'_>, ttl: Duration) -> Self {
+        let server = Self::spawn(Some(ttl));
         server.publish(state);
         server
     }
 
     /// A server that has nothing to serve yet.
-    pub(crate) async fn unsynced() -> Self {
+    pub(crate) fn unsynced() -> Self {
+        Self::spawn(None)
+    }
+
+    fn spawn(ttl: Option<Duration>) -> Self {
         let listener = bind("the test", "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (snapshots, snapshots_out) = watch::channel(Arc::new(Snapshot::default()));
@@ -61,7 +72,7 @@ impl Server {
                 tls: None,
                 door: Door::new("xds", Limits::default(), Arc::clone(&metrics)),
             };
-            let served = serve_xds(entrance, snapshots_out, table, metrics, stopping);
+            let served = serve_xds(entrance, snapshots_out, table, metrics, stopping, ttl);
             served.await.unwrap();
         });
         Self {

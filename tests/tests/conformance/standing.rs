@@ -44,7 +44,7 @@ async fn shows(
 
 async fn a_client_has_acked_when_it_has_answered_all_of_the_present_state(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a"]).await;
         let said = client.says(&format!("{} +a@1", kind.as_str())).await;
@@ -73,7 +73,7 @@ async fn a_client_has_acked_when_it_has_answered_all_of_the_present_state(way: W
 }
 
 async fn a_refusal_stands_until_what_it_names_is_sent_anew(way: Way) {
-    let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1), (Eds, "b", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a", "b"]).await;
     let said = client.says("ClusterLoadAssignment +a@1 +b@1").await;
@@ -97,7 +97,7 @@ async fn a_refusal_stands_until_what_it_names_is_sent_anew(way: Way) {
 }
 
 async fn a_refusal_of_a_removal_in_a_whole_set_ends_with_the_next_ack(way: Way) {
-    let server = Server::start(&[(Cds, "a", 1), (Cds, "b", 1)]).await;
+    let server = Server::start(&[(Cds, "a", 1), (Cds, "b", 1)]);
     let mut client = Client::open(&server, way, Cds).await;
     client.want(Cds, &[]).await;
     let said = client.says("Cluster +a@1 +b@1").await;
@@ -115,7 +115,7 @@ async fn a_refusal_of_a_removal_in_a_whole_set_ends_with_the_next_ack(way: Way) 
 async fn a_client_that_wants_much_is_shown_in_few_names(way: Way) {
     let names: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut client = Client::open(&server, way, Rds).await;
     client.want(Rds, &all).await;
     shows(&server, Rds, "a few names and how many", |status| {

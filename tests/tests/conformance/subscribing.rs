@@ -21,7 +21,7 @@ on_every_way!(
 
 async fn h1_a_wildcard_is_answered_with_everything_in_one_response(way: Way) {
     for kind in [Cds, Lds] {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
         for wildcard in [&[] as &[&str], &["*"]] {
             let mut client = Client::open(&server, way, kind).await;
             client.want(kind, wildcard).await;
@@ -33,7 +33,7 @@ async fn h1_a_wildcard_is_answered_with_everything_in_one_response(way: Way) {
 
 async fn h2_d2_a_change_of_one(way: Way) {
     for kind in [Cds, Lds] {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &[]).await;
         client.takes(&format!("{} +a@1 +b@1", kind.as_str())).await;
@@ -46,7 +46,7 @@ async fn h2_d2_a_change_of_one(way: Way) {
 
 async fn h3_an_addition(way: Way) {
     for kind in [Cds, Lds] {
-        let server = Server::start(&[(kind, "a", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &[]).await;
         client.takes(&format!("{} +a@1", kind.as_str())).await;
@@ -59,7 +59,7 @@ async fn h3_an_addition(way: Way) {
 
 async fn h4_d1_named_resources_and_then_others(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1), (kind, "c", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1), (kind, "c", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a"]).await;
         client.takes(&format!("{} +a@1", kind.as_str())).await;
@@ -73,7 +73,7 @@ async fn h4_d1_named_resources_and_then_others(way: Way) {
 
 async fn h5_a_change_of_a_named_subset(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1), (kind, "c", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1), (kind, "c", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a", "b"]).await;
         client.takes(&format!("{} +a@1 +b@1", kind.as_str())).await;
@@ -88,7 +88,7 @@ async fn h5_a_change_of_a_named_subset(way: Way) {
 
 async fn h6_d3_a_missing_name_arrives_when_it_exists(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a"]).await;
         match (kind, way.is_sotw()) {
@@ -106,7 +106,7 @@ async fn h6_d3_a_missing_name_arrives_when_it_exists(way: Way) {
 
 async fn h7_what_is_kept_of_a_subscription_goes_on(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a", "b"]).await;
         client.takes(&format!("{} +a@1 +b@1", kind.as_str())).await;
@@ -122,7 +122,7 @@ async fn h7_what_is_kept_of_a_subscription_goes_on(way: Way) {
 
 async fn h8_d5_after_the_last_name_is_given_up_there_is_silence(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a", "b"]).await;
         client.takes(&format!("{} +a@1 +b@1", kind.as_str())).await;
@@ -141,7 +141,7 @@ async fn h8_one_empty_name_is_no_name(way: Way) {
     if !way.is_sotw() {
         return;
     }
-    let server = Server::start(&[(Eds, "a", 1)]).await;
+    let server = Server::start(&[(Eds, "a", 1)]);
     let mut client = Client::open(&server, way, Eds).await;
     client.want(Eds, &["a"]).await;
     let said = client.takes("ClusterLoadAssignment +a@1").await;
@@ -153,7 +153,7 @@ async fn h8_one_empty_name_is_no_name(way: Way) {
 
 async fn d4_a_removal_and_a_return(way: Way) {
     for kind in ALL {
-        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]).await;
+        let server = Server::start(&[(kind, "a", 1), (kind, "b", 1)]);
         let mut client = Client::open(&server, way, kind).await;
         client.want(kind, &["a", "b"]).await;
         client.takes(&format!("{} +a@1 +b@1", kind.as_str())).await;
@@ -177,7 +177,7 @@ fn h9_two_types_on_one_stream_and_an_ack_that_names_the_wrong_one() {
     crate::run(async {
         let state = [(Cds, "a", 1), (Lds, "l", 1)];
         for way in [Way::SotwAds, Way::DeltaAds] {
-            let server = Server::start(&state).await;
+            let server = Server::start(&state);
             let mut client = Client::open(&server, way, Cds).await;
             client.want(Cds, &[]).await;
             client.takes("Cluster +a@1").await;
@@ -202,7 +202,7 @@ fn h9_d6_every_type_on_one_stream() {
     crate::run(async {
         for way in [Way::SotwAds, Way::DeltaAds] {
             let server =
-                Server::start(&[(Cds, "a", 1), (Eds, "a", 1), (Lds, "l", 1), (Rds, "r", 1)]).await;
+                Server::start(&[(Cds, "a", 1), (Eds, "a", 1), (Lds, "l", 1), (Rds, "r", 1)]);
             let mut client = Client::open(&server, way, Cds).await;
             client.want(Cds, &[]).await;
             client.takes("Cluster +a@1").await;

@@ -25,6 +25,7 @@ mod first_words;
 mod fleets;
 mod guard;
 mod hostile_xds;
+mod leases;
 mod lifecycle;
 mod protocols;
 mod regions;

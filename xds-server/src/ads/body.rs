@@ -142,6 +142,7 @@ mod tests {
                 resources: vec![resource; resources],
                 removed: Vec::new(),
                 is_answer: false,
+                lease: crate::stream::Lease::None,
             },
             caused_at: None,
             metrics: Metrics::new(),

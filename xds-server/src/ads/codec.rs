@@ -14,6 +14,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use envoy_types::pb::google::protobuf;
+use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
@@ -22,7 +24,7 @@ use vitals_prober::clock;
 
 use crate::metrics::Metrics;
 use crate::snapshot::Resource;
-use crate::stream::Response;
+use crate::stream::{Lease, Response};
 
 /// A response on its way, with what is to be noted when it is written.
 #[derive(Debug)]
@@ -45,8 +47,8 @@ pub trait Form: Send + Sync + 'static {
     /// Appends all fields but the resources.
     fn write_head(response: &Response, out: &mut Vec<u8>);
 
-    /// A resource as it stands in the message.
-    fn entry(resource: &Resource) -> &Bytes;
+    /// A resource as it stands in the message: what only this response has of it, then what all have.
+    fn entry(resource: &Resource, lease: Lease) -> (Vec<u8>, Option<&Bytes>);
 }
 
 /// Writes `DiscoveryResponse`.
@@ -122,22 +124,33 @@ fn pieces<F: Form>(response: &Response) -> VecDeque<Bytes> {
     let mut piece = Vec::with_capacity(512);
     piece.extend_from_slice(&[0; GRPC_HEAD]);
     F::write_head(response, &mut piece);
-    let entries = || response.resources.iter().map(|resource| F::entry(resource));
-    let length = piece.len() - GRPC_HEAD + entries().map(Bytes::len).sum::<usize>();
+    let entries: Vec<_> = response
+        .resources
+        .iter()
+        .map(|resource| F::entry(resource, response.lease))
+        .collect();
+    let entries_len: usize = entries
+        .iter()
+        .map(|(own, shared)| own.len() + shared.map_or(0, Bytes::len))
+        .sum();
+    let length = piece.len() - GRPC_HEAD + entries_len;
     // Sums of what is in memory; whole sets of 4 GiB do not exist.
     let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     if let Some(place) = piece.get_mut(1..GRPC_HEAD) {
         place.copy_from_slice(&length);
     }
     let mut pieces = VecDeque::new();
-    for entry in entries() {
-        if entry.len() < SHARED_FROM {
-            piece.extend_from_slice(entry);
-        } else {
-            if !piece.is_empty() {
-                pieces.push_back(Bytes::from(std::mem::take(&mut piece)));
+    for (own, shared) in entries {
+        piece.extend_from_slice(&own);
+        match shared {
+            None => {}
+            Some(shared) if shared.len() < SHARED_FROM => piece.extend_from_slice(shared),
+            Some(shared) => {
+                if !piece.is_empty() {
+                    pieces.push_back(Bytes::from(std::mem::take(&mut piece)));
+                }
+                pieces.push_back(shared.clone());
             }
-            pieces.push_back(entry.clone());
         }
     }
     if !piece.is_empty() {
@@ -157,8 +170,8 @@ impl Form for Sotw {
         put(6, CONTROL_PLANE, out);
     }
 
-    fn entry(resource: &Resource) -> &Bytes {
-        resource.sotw_entry()
+    fn entry(resource: &Resource, _: Lease) -> (Vec<u8>, Option<&Bytes>) {
+        (Vec::new(), Some(resource.sotw_entry()))
     }
 }
 
@@ -173,11 +186,33 @@ impl Form for Delta {
         put(7, CONTROL_PLANE, out);
     }
 
-    fn entry(resource: &Resource) -> &Bytes {
-        resource.delta_entry()
+    fn entry(resource: &Resource, lease: Lease) -> (Vec<u8>, Option<&Bytes>) {
+        // The Any is field 2 of a `Resource` as it is of a `DiscoveryResponse`.
+        let (body, ttl) = match lease {
+            Lease::None => return (Vec::new(), Some(resource.delta_entry())),
+            Lease::Granted(ttl) => (Some(resource.sotw_entry()), Some(ttl)),
+            Lease::Renewed(ttl) => (None, ttl),
+        };
+        let mut fields = Vec::new();
+        put(1, resource.version().as_bytes(), &mut fields);
+        put(3, resource.name().as_bytes(), &mut fields);
+        if let Some(ttl) = ttl {
+            let ttl = protobuf::Duration {
+                seconds: i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX),
+                nanos: i32::try_from(ttl.subsec_nanos()).unwrap_or_default(),
+            };
+            put(6, &ttl.encode_to_vec(), &mut fields);
+        }
+        let length = fields.len() + body.map_or(0, Bytes::len);
+        let mut own = Vec::with_capacity(fields.len() + 8);
+        encode_key(2, WireType::LengthDelimited, &mut own);
+        encode_varint(length as u64, &mut own);
+        own.append(&mut fields);
+        (own, body)
     }
 }
 
+/// Appends a field of bytes.
 fn put(field: u32, value: &[u8], out: &mut Vec<u8>) {
     encode_key(field, WireType::LengthDelimited, out);
     encode_varint(value.len() as u64, out);
@@ -190,7 +225,6 @@ mod tests {
     use envoy_types::pb::envoy::config::core::v3::ControlPlane;
     use envoy_types::pb::envoy::service::discovery::v3 as pb;
     use envoy_types::pb::google::protobuf::Any;
-    use prost::Message;
 
     use super::*;
     use crate::snapshot::ResourceType;
@@ -224,6 +258,39 @@ mod tests {
             resources: vec![Arc::new(resource)],
             removed: vec!["old".into(), "older".into()],
             is_answer: false,
+            lease: Lease::None,
+        }
+    }
+
+    #[test]
+    fn a_lease_and_its_renewal_are_resources_with_a_ttl_and_without_a_body() {
+        let ttl = std::time::Duration::from_millis(2500);
+        let seconds = protobuf::Duration {
+            seconds: 2,
+            nanos: 500_000_000,
+        };
+        for (lease, expected_ttl, has_body) in [
+            (Lease::Granted(ttl), Some(seconds), true),
+            (Lease::Renewed(Some(ttl)), Some(seconds), false),
+            (Lease::Renewed(None), None, false),
+        ] {
+            let response = Response {
+                lease,
+                ..response(1)
+            };
+            let sent = &response.resources[0];
+            let expected = pb::Resource {
+                name: (**sent.name()).into(),
+                resource: has_body.then(|| Any::decode(sent.any().clone()).unwrap()),
+                ttl: expected_ttl,
+                ..pb::Resource::default()
+            };
+            let delta = pb::DeltaDiscoveryResponse::decode(&*message::<Delta>(&response)).unwrap();
+            let of_its_own = pb::Resource {
+                version: (**sent.version()).into(),
+                ..expected
+            };
+            assert_eq!(delta.resources, [of_its_own]);
         }
     }
 

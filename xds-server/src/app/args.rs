@@ -54,6 +54,11 @@ pub struct ServeArgs {
     /// Who may connect, and how much.
     #[command(flatten)]
     pub trust: TrustArgs,
+    /// Delta clients that understand it (node.client_features: xds.config.supports-resource-ttl) forget what they were sent when
+    /// they have heard nothing for so long, at least 1s; heartbeats renew it. Without it, and by default, clients keep
+    /// what they have however long this server is away.
+    #[arg(long, value_name = "DURATION", env = "VITALS_RESOURCE_TTL", value_parser = ttl)]
+    pub resource_ttl: Option<Duration>,
     /// How the log is written, on stderr.
     #[arg(long, env = "VITALS_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -65,6 +70,16 @@ pub struct ServeArgs {
         default_value = "info"
     )]
     pub log: String,
+}
+
+/// Shorter ones would make the heartbeats a load, and a late one an outage.
+const MIN_TTL: Duration = Duration::from_secs(1);
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    let wrong =
+        || format!("{text:?} is not a TTL; write a duration of at least 1s, e.g. 60s or 10m");
+    let ttl = crate::config::parse_duration(text).ok_or_else(wrong)?;
+    if ttl < MIN_TTL { Err(wrong()) } else { Ok(ttl) }
 }
 
 /// `--log-format`

@@ -22,7 +22,7 @@ pub struct Nack {
     pub version: Arc<str>,
     /// What the client says, bounded.
     pub message: String,
-    /// The resources that it is about, as far as its text says ([`blame`](super::blame)); a few, in the text's order.
+    /// The resources that it is about, as far as its text says; a few, in the text's order.
     pub resources: Vec<Arc<str>>,
     /// When it came.
     pub at: SystemTime,

@@ -7,6 +7,7 @@
 //! has names, and an empty list after that means nothing; in delta it stays until `*` is unsubscribed.
 
 mod difference;
+mod renewal;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use std::time::SystemTime;
 use envoy_types::pb::google::rpc::Status;
 
 pub(super) use self::difference::Batch;
+use self::renewal::Renewal;
 use super::acks::{Acks, Interest, Nack, SHOWN_NAMES};
 use super::{MAX_NAME_BYTES, MAX_NAMES, MAX_UNANSWERED, Refusal, blame};
 use crate::snapshot::log::Cursor;
@@ -94,6 +96,8 @@ pub(super) struct Subscription {
     unsettled: BTreeSet<Arc<str>>,
     /// Whether `known` has grown name by name, which leaves half of its memory empty.
     sprawls: bool,
+    /// Heartbeats that are still to be sent.
+    renewal: Option<Renewal>,
     acks: Acks,
 }
 
@@ -113,6 +117,7 @@ impl Subscription {
             unsettled: BTreeSet::new(),
             sprawls: false,
             shown: None,
+            renewal: None,
             acks: Acks::default(),
         }
     }

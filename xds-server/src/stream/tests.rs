@@ -1,101 +1,17 @@
-//! The stream without sockets: single behaviours (named after xds.md §2 and §3 where they stand there), and in `oracle`
+//! The stream without sockets: single behaviours (named after xds.md §2 and §3 where they stand there), and in `walks`
 //! a client that must end with exactly the server's state whatever happens on the way.
 
-mod oracle;
+mod walks;
 
 use std::time::UNIX_EPOCH;
 
-use envoy_types::pb::envoy::config::cluster::v3::Cluster;
-use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
-use envoy_types::pb::envoy::config::listener::v3::Listener;
-use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use envoy_types::pb::google::rpc::Status;
 
+use super::oracle::{delta_request, fleet, fleet_holding, resource, strings};
 use super::*;
-use crate::model::{Name, NodeMatcher};
 use ResourceType::{
     Cluster as Cds, ClusterLoadAssignment as Eds, Listener as Lds, RouteConfiguration as Rds,
 };
-
-/// A resource of that type and name whose content is `revision`.
-fn resource(kind: ResourceType, name: &str, revision: u32) -> Arc<Resource> {
-    let (text, shared) = (revision.to_string(), Arc::<str>::from(name));
-    Arc::new(match kind {
-        Cds => {
-            let message = Cluster {
-                name: name.into(),
-                alt_stat_name: text,
-                ..Cluster::default()
-            };
-            Resource::new(kind, shared, &message, Vec::new())
-        }
-        Eds => {
-            let message = ClusterLoadAssignment {
-                cluster_name: name.into(),
-                ..ClusterLoadAssignment::default()
-            };
-            let named = [(text, Default::default())].into();
-            Resource::new(
-                kind,
-                shared,
-                &ClusterLoadAssignment {
-                    named_endpoints: named,
-                    ..message
-                },
-                Vec::new(),
-            )
-        }
-        Lds => {
-            let message = Listener {
-                name: name.into(),
-                stat_prefix: text,
-                ..Listener::default()
-            };
-            Resource::new(kind, shared, &message, Vec::new())
-        }
-        Rds => {
-            let message = RouteConfiguration {
-                name: name.into(),
-                ..RouteConfiguration::default()
-            };
-            let message = RouteConfiguration {
-                internal_only_headers: vec![text],
-                ..message
-            };
-            Resource::new(kind, shared, &message, Vec::new())
-        }
-    })
-}
-
-/// `held` are load assignments; see [`fleet_holding`] for others.
-fn fleet(resources: &[(ResourceType, &str, u32)], held: &[&str]) -> FleetSnapshot {
-    let held: Vec<_> = held.iter().map(|&name| (Eds, name)).collect();
-    fleet_holding(resources, &held)
-}
-
-fn fleet_holding(
-    resources: &[(ResourceType, &str, u32)],
-    held: &[(ResourceType, &str)],
-) -> FleetSnapshot {
-    let resources = resources
-        .iter()
-        .map(|&(kind, name, revision)| resource(kind, name, revision));
-    let held = held
-        .iter()
-        .map(|&(kind, name)| (kind, name.into()))
-        .collect();
-    FleetSnapshot::new(
-        Name::new("edge").unwrap(),
-        NodeMatcher::default(),
-        resources,
-        held,
-    )
-    .unwrap()
-}
-
-fn strings(names: &[&str]) -> Vec<String> {
-    names.iter().map(|&name| name.into()).collect()
-}
 
 /// A stream and the client's side of it.
 struct Talk {
@@ -125,30 +41,15 @@ impl Talk {
         self.stream.on_sotw(request, UNIX_EPOCH).unwrap()
     }
 
-    fn delta_request(
-        kind: ResourceType,
-        subscribe: &[&str],
-        unsubscribe: &[&str],
-        nonce: &str,
-    ) -> DeltaDiscoveryRequest {
-        DeltaDiscoveryRequest {
-            type_url: kind.type_url().into(),
-            resource_names_subscribe: strings(subscribe),
-            resource_names_unsubscribe: strings(unsubscribe),
-            response_nonce: nonce.into(),
-            ..DeltaDiscoveryRequest::default()
-        }
-    }
-
     fn subscribe(&mut self, kind: ResourceType, names: &[&str]) -> Received {
         self.stream
-            .on_delta(Self::delta_request(kind, names, &[], ""), UNIX_EPOCH)
+            .on_delta(delta_request(kind, names, &[], ""), UNIX_EPOCH)
             .unwrap()
     }
 
     fn unsubscribe(&mut self, kind: ResourceType, names: &[&str]) -> Received {
         self.stream
-            .on_delta(Self::delta_request(kind, &[], names, ""), UNIX_EPOCH)
+            .on_delta(delta_request(kind, &[], names, ""), UNIX_EPOCH)
             .unwrap()
     }
 
@@ -162,7 +63,7 @@ impl Talk {
         });
         let request = DeltaDiscoveryRequest {
             initial_resource_versions: versions.collect(),
-            ..Self::delta_request(kind, names, &[], "")
+            ..delta_request(kind, names, &[], "")
         };
         self.stream.on_delta(request, UNIX_EPOCH).unwrap();
     }
@@ -171,7 +72,7 @@ impl Talk {
         match self.stream.transport {
             Transport::Sotw => self.ask(response.kind, names, &response.nonce),
             Transport::Delta => {
-                let request = Self::delta_request(response.kind, &[], &[], &response.nonce);
+                let request = delta_request(response.kind, &[], &[], &response.nonce);
                 self.stream.on_delta(request, UNIX_EPOCH).unwrap()
             }
         }
@@ -195,7 +96,7 @@ impl Talk {
                 self.stream.on_sotw(request, UNIX_EPOCH).unwrap()
             }
             Transport::Delta => {
-                let request = Self::delta_request(response.kind, &[], &[], &response.nonce);
+                let request = delta_request(response.kind, &[], &[], &response.nonce);
                 self.stream
                     .on_delta(
                         DeltaDiscoveryRequest {
@@ -276,7 +177,7 @@ fn g4_a_stale_nonce_is_ignored_in_sotw_and_does_not_hide_an_interest_in_delta() 
     let mut talk = Talk::delta();
     talk.subscribe(Eds, &["a"]);
     talk.says(&state);
-    let request = Talk::delta_request(Eds, &["b"], &[], "no-such-nonce");
+    let request = delta_request(Eds, &["b"], &[], "no-such-nonce");
     assert_eq!(
         talk.stream.on_delta(request, UNIX_EPOCH),
         Ok(Received::Subscription(Eds))
@@ -666,7 +567,7 @@ fn a_client_cannot_make_us_remember_names_of_its_invention() {
     talk.says(&state);
     for n in 0..100 {
         let name = format!("invented-{n}");
-        let request = Talk::delta_request(Cds, &[&name], &[&name], "");
+        let request = delta_request(Cds, &[&name], &[&name], "");
         talk.stream.on_delta(request, UNIX_EPOCH).unwrap();
     }
     assert_eq!(talk.says(&state), NOTHING);

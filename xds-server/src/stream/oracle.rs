@@ -3,18 +3,40 @@
 //!
 //! Every change of the server's state is a publication with a log so short that a stream which does not look for a while
 //! falls off it. Sometimes the log begins anew, as for a stream that a reload moves to another fleet.
+//!
+//! In: events, random ones (`tests/walks.rs`) or a fuzzer's bytes ([`fuzz`]). Out: nothing, or a panic that says what the
+//! client lacks.
+//!
+//! Not part of the crate's interface: for tests, and behind the feature `fuzzing`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is how an oracle says that something is wrong"
+)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::UNIX_EPOCH;
 
-use proptest::prelude::*;
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use envoy_types::pb::envoy::config::listener::v3::Listener;
+use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
+use envoy_types::pb::google::rpc::Status;
 
 use super::*;
+use crate::model::{Name, NodeMatcher};
+use ResourceType::{
+    Cluster as Cds, ClusterLoadAssignment as Eds, Listener as Lds, RouteConfiguration as Rds,
+};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// What happens.
 #[derive(Clone, Debug)]
-enum Event {
+pub(super) enum Event {
     /// The client wants exactly these names of a type (`None`: everything).
     Want(ResourceType, Option<BTreeSet<usize>>),
     /// The server's state of one resource: a revision, or gone.
@@ -163,7 +185,7 @@ impl Client {
             return;
         }
         of_type.drop_unwanted();
-        let request = Talk::delta_request(kind, &subscribe, &unsubscribe, "");
+        let request = delta_request(kind, &subscribe, &unsubscribe, "");
         stream.on_delta(request, UNIX_EPOCH).unwrap();
     }
 
@@ -220,7 +242,7 @@ impl Client {
             Transport::Delta => {
                 let request = DeltaDiscoveryRequest {
                     error_detail: refuse.then(Status::default),
-                    ..Talk::delta_request(kind, &[], &[], &response.nonce)
+                    ..delta_request(kind, &[], &[], &response.nonce)
                 };
                 stream.on_delta(request, UNIX_EPOCH).unwrap();
             }
@@ -251,7 +273,7 @@ impl Client {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 let request = DeltaDiscoveryRequest {
                     initial_resource_versions: of_type.has.clone().into_iter().collect(),
-                    ..Talk::delta_request(*kind, &names, &[], "")
+                    ..delta_request(*kind, &names, &[], "")
                 };
                 stream.on_delta(request, UNIX_EPOCH).unwrap();
             }
@@ -280,7 +302,7 @@ impl ClientType {
     }
 }
 
-fn run(transport: Transport, events: Vec<Event>) {
+pub(super) fn run(transport: Transport, events: impl IntoIterator<Item = Event>) {
     let mut world = World::default();
     let mut stream = Stream::new(transport);
     let mut client = Client {
@@ -330,7 +352,7 @@ fn run(transport: Transport, events: Vec<Event>) {
                     && client.types.get(&kind).is_some_and(|t| t.wants.is_some())
                 {
                     stream
-                        .on_delta(Talk::delta_request(kind, &[], &[], "999999"), UNIX_EPOCH)
+                        .on_delta(delta_request(kind, &[], &[], "999999"), UNIX_EPOCH)
                         .unwrap();
                 }
             }
@@ -403,47 +425,139 @@ fn run(transport: Transport, events: Vec<Event>) {
     }
 }
 
-fn event() -> impl Strategy<Value = Event> {
-    let kind = || prop::sample::select(ResourceType::ALL.to_vec());
-    let names = prop::collection::btree_set(0usize..4, 0..=4);
-    prop_oneof![
-        3 => (kind(), prop::option::weighted(0.7, names)).prop_map(|(kind, wants)| Event::Want(kind, wants)),
-        6 => (kind(), 0usize..4, prop::option::weighted(0.7, 0u32..3)).prop_map(|(k, n, r)| Event::Set(k, n, r)),
-        1 => (0usize..4, any::<bool>()).prop_map(|(name, held)| Event::Hold(name, held)),
-        1 => Just(Event::Forget),
-        6 => Just(Event::Send),
-        5 => Just(Event::Ack),
-        1 => Just(Event::Nack),
-        1 => kind().prop_map(Event::Stale),
-        1 => Just(Event::Reconnect),
-    ]
-}
-
-#[test]
-fn a_name_that_is_given_up_while_its_resource_is_on_the_way_is_removed_when_the_wildcard_covers_it()
-{
-    let kind = ResourceType::Cluster;
-    let events = vec![
-        Event::Set(kind, 0, Some(0)),
-        Event::Want(kind, Some([0].into())),
-        Event::Send,
-        Event::Want(kind, Some(BTreeSet::new())),
-        Event::Want(kind, None),
-        Event::Set(kind, 0, None),
-    ];
-    run(Transport::Delta, events);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
-
-    #[test]
-    fn a_sotw_client_ends_with_exactly_the_servers_state(events in prop::collection::vec(event(), 0..60)) {
-        run(Transport::Sotw, events);
+/// Runs what a fuzzer's bytes spell: the first says which transport, the rest are events of up to three bytes.
+pub fn fuzz(input: &[u8]) {
+    let Some((first, mut rest)) = input.split_first() else {
+        return;
+    };
+    let transport = match first % 2 {
+        0 => Transport::Sotw,
+        _ => Transport::Delta,
+    };
+    let mut byte = || {
+        let (next, after) = rest.split_first()?;
+        rest = after;
+        Some(*next)
+    };
+    let mut events = Vec::new();
+    while let Some(what) = byte() {
+        let Some(detail) = byte() else { break };
+        let kind = ResourceType::ALL[usize::from(detail % 4)];
+        let name = usize::from(detail >> 2) % NAMES.len();
+        events.push(match what % 17 {
+            0..=1 => {
+                let Some(bits) = byte() else { break };
+                let names = (0..NAMES.len()).filter(|n| bits & (1 << n) != 0).collect();
+                Event::Want(kind, (bits < 0xf0).then_some(names))
+            }
+            2..=5 => Event::Set(
+                kind,
+                name,
+                (detail >> 4 != 0).then_some(u32::from(detail >> 4)),
+            ),
+            6 => Event::Hold(name, detail & 1 == 0),
+            7..=9 => Event::Send,
+            10..=12 => Event::Ack,
+            13 => Event::Nack,
+            14 => Event::Stale(kind),
+            15 => Event::Forget,
+            _ => Event::Reconnect,
+        });
     }
+    run(transport, events);
+}
 
-    #[test]
-    fn a_delta_client_ends_with_exactly_the_servers_state(events in prop::collection::vec(event(), 0..60)) {
-        run(Transport::Delta, events);
+/// A resource of that type and name whose content is `revision`.
+pub(super) fn resource(kind: ResourceType, name: &str, revision: u32) -> Arc<Resource> {
+    let (text, shared) = (revision.to_string(), Arc::<str>::from(name));
+    Arc::new(match kind {
+        Cds => {
+            let message = Cluster {
+                name: name.into(),
+                alt_stat_name: text,
+                ..Cluster::default()
+            };
+            Resource::new(kind, shared, &message, Vec::new())
+        }
+        Eds => {
+            let message = ClusterLoadAssignment {
+                cluster_name: name.into(),
+                ..ClusterLoadAssignment::default()
+            };
+            let named = [(text, Default::default())].into();
+            Resource::new(
+                kind,
+                shared,
+                &ClusterLoadAssignment {
+                    named_endpoints: named,
+                    ..message
+                },
+                Vec::new(),
+            )
+        }
+        Lds => {
+            let message = Listener {
+                name: name.into(),
+                stat_prefix: text,
+                ..Listener::default()
+            };
+            Resource::new(kind, shared, &message, Vec::new())
+        }
+        Rds => {
+            let message = RouteConfiguration {
+                name: name.into(),
+                ..RouteConfiguration::default()
+            };
+            let message = RouteConfiguration {
+                internal_only_headers: vec![text],
+                ..message
+            };
+            Resource::new(kind, shared, &message, Vec::new())
+        }
+    })
+}
+
+/// `held` are load assignments; see [`fleet_holding`] for others.
+pub(super) fn fleet(resources: &[(ResourceType, &str, u32)], held: &[&str]) -> FleetSnapshot {
+    let held: Vec<_> = held.iter().map(|&name| (Eds, name)).collect();
+    fleet_holding(resources, &held)
+}
+
+pub(super) fn fleet_holding(
+    resources: &[(ResourceType, &str, u32)],
+    held: &[(ResourceType, &str)],
+) -> FleetSnapshot {
+    let resources = resources
+        .iter()
+        .map(|&(kind, name, revision)| resource(kind, name, revision));
+    let held = held
+        .iter()
+        .map(|&(kind, name)| (kind, name.into()))
+        .collect();
+    FleetSnapshot::new(
+        Name::new("edge").unwrap(),
+        NodeMatcher::default(),
+        resources,
+        held,
+    )
+    .unwrap()
+}
+
+pub(super) fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.into()).collect()
+}
+
+pub(super) fn delta_request(
+    kind: ResourceType,
+    subscribe: &[&str],
+    unsubscribe: &[&str],
+    nonce: &str,
+) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest {
+        type_url: kind.type_url().into(),
+        resource_names_subscribe: strings(subscribe),
+        resource_names_unsubscribe: strings(unsubscribe),
+        response_nonce: nonce.into(),
+        ..DeltaDiscoveryRequest::default()
     }
 }
