@@ -9,45 +9,41 @@ pub mod admission;
 mod body;
 pub mod clients;
 pub mod codec;
+mod connection;
 pub(crate) mod converse;
 mod guest;
 mod health;
+mod node;
 mod reflection;
 mod services;
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
-use envoy_types::pb::google::protobuf::value::Kind;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Interval, MissedTickBehavior};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument;
 use vitals_prober::clock;
 
-use self::admission::{Admission, Entry};
+use self::admission::Admission;
 use self::body::Travelling;
 pub use self::body::put_in_place;
-use self::clients::{ClientHandle, Clients};
-use self::codec::{Form, Outgoing};
+use self::clients::Clients;
+use self::codec::Form;
+use self::connection::Connection;
 use self::guest::Guest;
+use self::services::Responses;
 use crate::metrics::Metrics;
-use crate::metrics::connections::Refused;
-use crate::snapshot::{FleetSnapshot, ResourceType, Snapshot};
-use crate::stream::{Lease, Received, Refusal, Stream, Transport};
+use crate::snapshot::{ResourceType, Snapshot};
+use crate::stream::{Received, Refusal, Stream, Transport};
 
 pub use self::services::routes;
 
 /// The largest request that is read, in bytes: 262,144 names, or versions of as many resources, fit; a client that sends
 /// more is refused with OUT_OF_RANGE before it is decoded.
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
-
-/// Heartbeats within a TTL: two may be lost.
-const BEATS_PER_TTL: u32 = 3;
 
 /// What serves every discovery stream, aggregated or of one type.
 #[derive(Clone, Debug)]
@@ -92,54 +88,36 @@ impl Ads {
         &self,
         request: Request<Streaming<R>>,
         only: Option<ResourceType>,
-    ) -> Result<Response<ReceiverStream<Result<Outgoing, Status>>>, Status> {
+    ) -> Result<Response<Responses>, Status> {
         let guest = Guest::enter(request.extensions(), Arc::clone(&self.metrics))?;
         let inbound = request.into_inner();
         // One slot: what does not fit is made later, out of newer state.
         let (outbound, responses) = mpsc::channel(1);
-        let connection = Connection {
-            stream: only.map_or_else(
-                || Stream::new(R::TRANSPORT),
-                |kind| Stream::of_type(R::TRANSPORT, kind),
-            ),
-            node: None,
-            client: self.clients.connect(R::TRANSPORT, only, guest.address()),
-            guest,
-            opened_at: clock::now(),
-            asked_for: [false; 4],
-            metrics: Arc::clone(&self.metrics),
-            resource_ttl: self.resource_ttl,
-            heartbeat: None,
-        };
+        let stream = only.map_or_else(
+            || Stream::new(R::TRANSPORT),
+            |kind| Stream::of_type(R::TRANSPORT, kind),
+        );
+        let client = self.clients.connect(R::TRANSPORT, only, guest.address());
+        let id = client.id();
+        let connection = Connection::new(stream, guest, client, &self.metrics, self.resource_ttl);
         let span = tracing::info_span!(
             "ads_stream",
-            stream = connection.client.id(),
+            stream = id,
             transport = R::TRANSPORT.as_str(),
             service = only.map_or("ADS", ResourceType::service),
             node_id = tracing::field::Empty
         );
-        let (admission, snapshots, stopping, guard) = (
+        let run = connection.run(
+            inbound,
+            outbound,
             self.admission.clone(),
             self.snapshots.clone(),
             self.stopping.clone(),
-            self.metrics.stream(R::TRANSPORT),
         );
         // Ends with the client's stream, at the latest when `stopping` turns true; `run` says how.
-        tokio::spawn(
-            async move {
-                let _guard = guard;
-                if let Err(status) = connection
-                    .run(inbound, &outbound, admission, snapshots, stopping)
-                    .await
-                {
-                    // The client may be gone already; then there is nobody to tell.
-                    drop(outbound.send(Err(status)).await);
-                }
-            }
-            .instrument(span),
-        );
+        tokio::spawn(run.instrument(span));
         // The body that tonic makes of an empty stream is replaced by this one.
-        let mut response = Response::new(ReceiverStream::new(mpsc::channel(1).1));
+        let mut response = Response::new(tokio_stream::empty());
         response
             .extensions_mut()
             .insert(Travelling::new::<R::Form>(responses));
@@ -189,289 +167,4 @@ impl DiscoveryMessage for DeltaDiscoveryRequest {
     fn feed(self, stream: &mut Stream) -> Result<Received, Refusal> {
         stream.on_delta(self, clock::wall())
     }
-}
-
-/// What a stream needs to know of its node. Envoy's node message can be large; this is kept as long as the stream.
-#[derive(Debug)]
-struct NodeIdentity {
-    id: String,
-    cluster: String,
-    metadata: HashMap<String, String>,
-}
-
-impl NodeIdentity {
-    fn new(node: Node) -> Self {
-        let fields = node
-            .metadata
-            .map(|metadata| metadata.fields)
-            .unwrap_or_default();
-        let strings = fields
-            .into_iter()
-            .filter_map(|(key, value)| match value.kind {
-                Some(Kind::StringValue(text)) => Some((key, text)),
-                _ => None,
-            });
-        Self {
-            id: node.id,
-            cluster: node.cluster,
-            metadata: strings.collect(),
-        }
-    }
-
-    fn fleet<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s Arc<FleetSnapshot>> {
-        snapshot.fleet_of(&self.id, &self.cluster, |key| {
-            self.metadata.get(key).map(String::as_str)
-        })
-    }
-
-    fn no_fleet(&self) -> Status {
-        tracing::warn!(
-            node_id = self.id,
-            node_cluster = self.cluster,
-            "no fleet matches this node; its stream is refused"
-        );
-        Status::not_found(format!(
-            "no fleet matches node id {:?}, cluster {:?}; see fleets[].match in the server's configuration",
-            self.id, self.cluster
-        ))
-    }
-}
-
-/// One stream, connected.
-struct Connection {
-    stream: Stream,
-    node: Option<NodeIdentity>,
-    /// Who makes the stream, and what it may.
-    guest: Guest,
-    client: ClientHandle,
-    /// What was caused before the stream opened is news only to this client, and no latency of ours.
-    opened_at: Instant,
-    /// The types of which it has got, or waits for, the first resources.
-    asked_for: [bool; 4],
-    metrics: Arc<Metrics>,
-    resource_ttl: Option<Duration>,
-    /// Ticks when heartbeats are due; `None` where there are no leases.
-    heartbeat: Option<Interval>,
-}
-
-impl Connection {
-    /// Serves the stream. Ends well when the client ends it; with a status when the client did wrong, no fleet matches
-    /// (any more) or admits it, its connection is to end, or the server stops.
-    async fn run<R: DiscoveryMessage>(
-        mut self,
-        mut inbound: Streaming<R>,
-        outbound: &mpsc::Sender<Result<Outgoing, Status>>,
-        admission: Admission,
-        mut snapshots: watch::Receiver<Arc<Snapshot>>,
-        mut stopping: watch::Receiver<bool>,
-    ) -> Result<(), Status> {
-        // Whether the client may lack something.
-        let mut behind = false;
-        let mut entry = Entry::default();
-        // Once for the whole stream: each begins and ends with an entry in a list that all streams share.
-        let (stopped, closed) = (stopping.wait_for(|stopping| *stopping), outbound.closed());
-        tokio::pin!(stopped, closed);
-        loop {
-            tokio::select! {
-                biased;
-                _ = &mut stopped => {
-                    return Err(Status::unavailable("the server is stopping; reconnect"));
-                }
-                status = self.guest.turn(self.node.is_some()) => {
-                    if let Some(status) = status {
-                        return Err(status);
-                    }
-                }
-                request = inbound.message(), if self.guest.may_ask() => match request {
-                    Ok(Some(request)) => {
-                        // A clone: the request may be long in the taking, and the publisher must not wait for the lock.
-                        let snapshot = Arc::clone(&snapshots.borrow());
-                        self.guest.has_asked();
-                        if self.on_request(request, &snapshot)? {
-                            entry.ask(&admission);
-                        }
-                        behind = true;
-                    }
-                    Ok(None) => return Ok(()),
-                    Err(status) if status.code() == Code::OutOfRange => {
-                        self.guest.refuse(Refused::Size, status.message());
-                        return Err(status);
-                    }
-                    Err(status) => {
-                        tracing::debug!(%status, "the stream broke");
-                        return Err(status);
-                    }
-                },
-                changed = snapshots.changed() => {
-                    if changed.is_err() {
-                        return Err(Status::unavailable("the server is stopping; reconnect"));
-                    }
-                    behind = self.node.is_some();
-                }
-                () = tick(self.heartbeat.as_mut()) => {
-                    self.stream.beat();
-                    behind = true;
-                }
-                () = entry.turn(), if !matches!(entry, Entry::Outside) => {}
-                slot = outbound.reserve(), if behind && !entry.is_waiting() => {
-                    let Ok(slot) = slot else { return Ok(()) };
-                    let snapshot = Arc::clone(&snapshots.borrow_and_update());
-                    match self.next(&snapshot)? {
-                        Some(outgoing) => slot.send(Ok(outgoing)),
-                        None => {
-                            behind = false;
-                            entry.leave();
-                        }
-                    }
-                }
-                () = &mut closed => return Ok(()),
-            }
-        }
-    }
-
-    /// Says whether it is the first subscription to a type.
-    fn on_request<R: DiscoveryMessage>(
-        &mut self,
-        mut request: R,
-        snapshot: &Snapshot,
-    ) -> Result<bool, Status> {
-        self.identify(request.take_node(), snapshot)?;
-        tracing::trace!(type_url = request.type_url(), "request");
-        let mut is_first = false;
-        match request.feed(&mut self.stream) {
-            Ok(Received::UnknownType(type_url)) => {
-                let shown: String = type_url.chars().take(200).collect();
-                tracing::warn!(
-                    type_url = shown,
-                    "the client asks for a type that is not served; it gets no answer"
-                );
-            }
-            Ok(Received::Nack(kind, nack)) => {
-                self.metrics.nack(kind);
-                tracing::warn!(
-                    r#type = kind.as_str(), version = %nack.version, resources = ?nack.resources, detail = nack.message,
-                    "the client refuses what it was sent"
-                );
-            }
-            Ok(Received::Stale(kind)) => {
-                tracing::debug!(r#type = kind.as_str(), "a request with a stale nonce")
-            }
-            Ok(Received::Subscription(kind)) => {
-                let asked = self.asked_for.get_mut(kind.index());
-                is_first = asked.is_some_and(|asked| !std::mem::replace(asked, true));
-            }
-            Ok(Received::Ack(_)) => {}
-            Err(refusal @ (Refusal::EmptyTypeUrl | Refusal::ForeignType(_))) => {
-                return Err(Status::invalid_argument(refusal.to_string()));
-            }
-            Err(refusal @ Refusal::TooManyNames) => {
-                self.guest.refuse(Refused::Names, &refusal.to_string());
-                return Err(Status::resource_exhausted(refusal.to_string()));
-            }
-        }
-        self.client.set_types(self.stream.status());
-        Ok(is_first)
-    }
-
-    /// The node comes with the first request, and counts for the whole stream (`set_node_on_first_message_only`).
-    fn identify(&mut self, node: Option<Node>, snapshot: &Snapshot) -> Result<(), Status> {
-        if self.node.is_some() {
-            return Ok(());
-        }
-        let Some(node) = node else {
-            return Err(Status::invalid_argument(
-                "the first request on a stream must have a node",
-            ));
-        };
-        let user_agent = user_agent(&node);
-        let leases = understands_leases(&node, self.stream.transport());
-        let node = NodeIdentity::new(node);
-        tracing::Span::current().record("node_id", &*node.id);
-        let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
-        self.guest.admit(fleet, &node.id, &node.cluster)?;
-        tracing::info!(fleet = %fleet.name(), node_cluster = node.cluster, user_agent, "client connected");
-        self.client
-            .set_node(&node.id, &node.cluster, fleet.name(), user_agent);
-        self.node = Some(node);
-        if leases {
-            self.stream.lease(self.resource_ttl);
-            self.heartbeat = self.resource_ttl.map(|ttl| {
-                let period = (ttl / BEATS_PER_TTL).max(Duration::from_millis(1));
-                let mut beats =
-                    tokio::time::interval_at(tokio::time::Instant::now() + period, period);
-                beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-                beats
-            });
-        }
-        Ok(())
-    }
-
-    fn next(&mut self, snapshot: &Snapshot) -> Result<Option<Outgoing>, Status> {
-        let Some(node) = &self.node else {
-            return Ok(None);
-        };
-        let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
-        self.guest.admit(fleet, &node.id, &node.cluster)?;
-        self.client.set_fleet(fleet.name());
-        let Some(response) = self.stream.next(fleet) else {
-            self.client.set_caught_up(fleet);
-            return Ok(None);
-        };
-        tracing::debug!(
-            r#type = response.kind.as_str(), version = %response.version, nonce = response.nonce,
-            resources = response.resources.len(), removed = response.removed.len(), "response"
-        );
-        if !matches!(response.lease, Lease::Renewed(_)) {
-            self.metrics.push(response.kind);
-        }
-        self.client.set_types(self.stream.status());
-        let caused_at = snapshot
-            .caused_at()
-            .filter(|at| !response.is_answer && *at > self.opened_at);
-        Ok(Some(Outgoing {
-            response,
-            caused_at,
-            metrics: Arc::clone(&self.metrics),
-        }))
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if self.node.is_some() {
-            tracing::info!("client disconnected");
-        }
-    }
-}
-
-/// Whether a client that says it understands TTLs is served so that it may be given some (`stream::Lease` says why not all).
-fn understands_leases(node: &Node, transport: Transport) -> bool {
-    let mut features = node.client_features.iter();
-    transport == Transport::Delta
-        && features.any(|feature| feature == "xds.config.supports-resource-ttl")
-}
-
-async fn tick(interval: Option<&mut Interval>) {
-    match interval {
-        Some(interval) => drop(interval.tick().await),
-        None => std::future::pending().await,
-    }
-}
-
-fn user_agent(node: &Node) -> String {
-    use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
-    let version = match &node.user_agent_version_type {
-        Some(UserAgentVersionType::UserAgentVersion(version)) => version.clone(),
-        Some(UserAgentVersionType::UserAgentBuildVersion(build)) => {
-            build.version.as_ref().map_or_else(String::new, |version| {
-                format!(
-                    "{}.{}.{}",
-                    version.major_number, version.minor_number, version.patch
-                )
-            })
-        }
-        None => String::new(),
-    };
-    let text = format!("{} {version}", node.user_agent_name);
-    text.trim().chars().take(128).collect()
 }

@@ -281,16 +281,19 @@ impl Stream {
         removed.or_else(|| self.heartbeats(fleet))
     }
 
-    /// Where every subscribed type stands, for `/v1/clients`.
-    pub fn status(&mut self) -> impl Iterator<Item = (ResourceType, SubscriptionStatus)> + '_ {
-        ResourceType::ALL
-            .into_iter()
-            .zip(&mut self.subscriptions)
-            .filter_map(|(kind, subscription)| {
-                let subscription = subscription.as_mut()?;
-                let interest = subscription.interest();
-                Some((kind, subscription.acks().status(interest)))
-            })
+    /// Where a type stands, for `/v1/clients`; `None`: it is not subscribed.
+    pub fn status(&mut self, kind: ResourceType) -> Option<SubscriptionStatus> {
+        let subscription = self.slot(kind).as_mut()?;
+        let interest = subscription.interest();
+        Some(subscription.acks().status(interest))
+    }
+
+    /// Whether something is withheld until the client has answered; [`Stream::next`] may then give more after an answer.
+    /// After other answers it gives nothing that it has not given before.
+    #[must_use]
+    pub fn waits_for_answers(&self) -> bool {
+        let mut subscriptions = self.subscriptions.iter().flatten();
+        subscriptions.any(Subscription::must_answer_first)
     }
 
     fn additions(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {

@@ -21,6 +21,10 @@ use tonic::{Code, Status};
 
 use super::codec::{Form, Outgoing};
 
+/// What a stream's task gives its body: a response, or the status with which it ends. Boxed, because a channel has room for
+/// many of them from the beginning, and there are thousands of channels.
+pub(super) type Item = Box<Result<Outgoing, Status>>;
+
 /// Pieces after which a stream lets others run. What was given to HTTP/2 gets to the socket meanwhile, so that the queue of
 /// each connection stays as short as its socket is quick (it never gives back what room it once had), and a large first
 /// response holds up no small change.
@@ -29,7 +33,7 @@ const TURN: usize = 8;
 /// The pieces of all responses of one stream.
 struct Pieces<F> {
     /// `None` when the trailers are out.
-    responses: Option<mpsc::Receiver<Result<Outgoing, Status>>>,
+    responses: Option<mpsc::Receiver<Item>>,
     pieces: VecDeque<Bytes>,
     /// How many pieces are left of its turn.
     turn: usize,
@@ -63,7 +67,8 @@ impl<F: Form> http_body::Body for Pieces<F> {
             let Some(responses) = &mut this.responses else {
                 return Poll::Ready(None);
             };
-            let end = match std::task::ready!(responses.poll_recv(context)) {
+            let item = std::task::ready!(responses.poll_recv(context));
+            let end = match item.map(|item| *item) {
                 Some(Ok(outgoing)) => {
                     this.pieces = outgoing.into_pieces::<F>();
                     continue;
@@ -91,7 +96,7 @@ pub(super) struct Travelling(Arc<Mutex<Option<Body>>>);
 
 impl Travelling {
     /// A body of these responses.
-    pub(super) fn new<F: Form>(responses: mpsc::Receiver<Result<Outgoing, Status>>) -> Self {
+    pub(super) fn new<F: Form>(responses: mpsc::Receiver<Item>) -> Self {
         let body = Body::new(Pieces {
             responses: Some(responses),
             pieces: VecDeque::new(),
@@ -149,7 +154,7 @@ mod tests {
         }
     }
 
-    fn body() -> (mpsc::Sender<Result<Outgoing, Status>>, Body) {
+    fn body() -> (mpsc::Sender<Item>, Body) {
         let (sender, receiver) = mpsc::channel(1);
         let Travelling(body) = Travelling::new::<Delta>(receiver);
         (sender, body.lock().unwrap().take().unwrap())
@@ -175,7 +180,7 @@ mod tests {
     fn a_large_response_lets_others_run_and_goes_on() {
         let (sender, mut body) = body();
         assert_eq!(look(&mut body), Ok(None));
-        sender.try_send(Ok(outgoing(20))).unwrap();
+        sender.try_send(Box::new(Ok(outgoing(20)))).unwrap();
         let (mut pieces, mut turns) = (0, 0);
         while pieces < 21 {
             match look(&mut body).unwrap() {
@@ -186,7 +191,7 @@ mod tests {
         assert_eq!(turns, 2);
         assert_eq!(look(&mut body), Ok(None));
         // A small one after it goes out at once.
-        sender.try_send(Ok(outgoing(1))).unwrap();
+        sender.try_send(Box::new(Ok(outgoing(1)))).unwrap();
         assert!(look(&mut body).unwrap().is_some() && look(&mut body).unwrap().is_some());
     }
 
@@ -198,7 +203,7 @@ mod tests {
         assert!(body.is_end_stream());
         let (sender, mut body) = self::body();
         let status = Status::unavailable("the server is stopping");
-        sender.try_send(Err(status)).unwrap();
+        sender.try_send(Box::new(Err(status))).unwrap();
         assert_eq!(look(&mut body), Err("14".into()));
         assert!(body.is_end_stream());
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use vitals_prober::clock;
@@ -58,8 +58,8 @@ impl Client {
 #[derive(Debug, Default)]
 pub struct Clients {
     next_id: AtomicU64,
-    // A std mutex: held for moments, never over an await.
-    rows: Mutex<BTreeMap<u64, Client>>,
+    // Std mutexes: held for moments, never over an await, and that of a row inside that of all or alone.
+    rows: Mutex<BTreeMap<u64, Arc<Mutex<Client>>>>,
 }
 
 impl Clients {
@@ -84,9 +84,11 @@ impl Clients {
             types: BTreeMap::new(),
             caught_up: None,
         };
-        self.with(|rows| rows.insert(id, client));
+        let row = Arc::new(Mutex::new(client));
+        self.with(|rows| rows.insert(id, Arc::clone(&row)));
         ClientHandle {
             id,
+            row,
             clients: Arc::clone(self),
         }
     }
@@ -94,12 +96,11 @@ impl Clients {
     /// The streams that have said who they are, in the order of connecting.
     #[must_use]
     pub fn list(&self) -> Vec<Client> {
-        self.with(|rows| {
-            rows.values()
-                .filter(|client| client.fleet.is_some())
-                .cloned()
-                .collect()
-        })
+        let rows: Vec<_> = self.with(|rows| rows.values().map(Arc::clone).collect());
+        rows.iter()
+            .map(|row| lock(row).clone())
+            .filter(|client| client.fleet.is_some())
+            .collect()
     }
 
     /// Whether all connected clients of a fleet have answered this version of a type, or do not want the type.
@@ -111,21 +112,26 @@ impl Clients {
             answered.into_iter().any(|answered| **answered == *version)
         };
         self.with(|rows| {
-            rows.values()
-                .filter(|client| client.fleet.as_ref() == Some(fleet))
-                .all(|client| client.types.get(&kind).is_none_or(has))
+            rows.values().map(|row| lock(row)).all(|client| {
+                client.fleet.as_ref() != Some(fleet) || client.types.get(&kind).is_none_or(has)
+            })
         })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<u64, Client>) -> T) -> T {
-        work(&mut self.rows.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<u64, Arc<Mutex<Client>>>) -> T) -> T {
+        work(&mut lock(&self.rows))
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A stream's own row; dropping it takes the row out.
 #[derive(Debug)]
 pub struct ClientHandle {
     id: u64,
+    row: Arc<Mutex<Client>>,
     clients: Arc<Clients>,
 }
 
@@ -155,10 +161,9 @@ impl ClientHandle {
         });
     }
 
-    /// Notes how far it has come.
-    pub fn set_types(&self, types: impl Iterator<Item = (ResourceType, SubscriptionStatus)>) {
-        let types = types.collect();
-        self.change(|client| client.types = types);
+    /// Notes how far it has come with a type.
+    pub fn set_type(&self, kind: ResourceType, status: SubscriptionStatus) {
+        self.change(|client| client.types.insert(kind, status));
     }
 
     /// Notes that it was sent everything that it wants of a state of its fleet.
@@ -166,12 +171,8 @@ impl ClientHandle {
         self.change(|client| client.caught_up = Some(fleet.state()));
     }
 
-    fn change(&self, work: impl FnOnce(&mut Client)) {
-        self.clients.with(|rows| {
-            if let Some(client) = rows.get_mut(&self.id) {
-                work(client);
-            }
-        });
+    fn change<T>(&self, work: impl FnOnce(&mut Client) -> T) {
+        work(&mut lock(&self.row));
     }
 }
 

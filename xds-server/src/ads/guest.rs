@@ -91,19 +91,28 @@ impl Guest {
         self.waits_until = paid.err().map(|wait| Instant::now() + wait);
     }
 
-    /// Waits until the stream must end, and says how: its connection is to end, or the client has not said who it is
-    /// (`known`) in time; `None`: it may ask again. Nothing is lost when it is dropped.
-    pub(super) async fn turn(&mut self, known: bool) -> Option<Status> {
-        let (pause, first) = (self.waits_until, self.opened_at + FIRST_REQUEST);
-        let ending = async {
-            match &mut self.peer {
-                Some(peer) => peer.ending().await,
+    /// Waits until its connection is to end; without end behind a listener that is not `transport`'s.
+    pub(super) fn ending(&self) -> impl Future<Output = ()> + Send + use<> {
+        let peer = self.peer.clone();
+        async move {
+            match peer {
+                Some(mut peer) => peer.ending().await,
                 None => std::future::pending().await,
             }
-        };
+        }
+    }
+
+    /// Whether there is a time to wait for: it has not said who it is (`known`), or must pause.
+    pub(super) fn is_timed(&self, known: bool) -> bool {
+        !known || self.waits_until.is_some()
+    }
+
+    /// Waits until the client has not said who it is (`known`) in time, and says how the stream must end; or until it may
+    /// ask again: `None`. Nothing is lost when it is dropped.
+    pub(super) async fn turn(&mut self, known: bool) -> Option<Status> {
+        let (pause, first) = (self.waits_until, self.opened_at + FIRST_REQUEST);
         tokio::select! {
             biased;
-            () = ending => Some(Status::unavailable("the connection is to end; reconnect")),
             () = sleep_until(first), if !known => {
                 let why = format!("no request within {} s", FIRST_REQUEST.as_secs());
                 self.refuse(Refused::NoRequest, &why);
@@ -113,6 +122,7 @@ impl Guest {
                 self.pay();
                 None
             }
+            else => None,
         }
     }
 

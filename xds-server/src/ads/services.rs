@@ -7,7 +7,7 @@
 //! Streams of one type keep their order only within themselves: what must come before what is said on an aggregated one.
 
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::Empty;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -15,7 +15,8 @@ use super::codec::Outgoing;
 use super::{Ads, MAX_REQUEST_BYTES, health, reflection};
 use crate::snapshot::ResourceType;
 
-type Responses = ReceiverStream<Result<Outgoing, Status>>;
+/// What tonic is given; the real responses travel beside it (`body`).
+pub(super) type Responses = Empty<Result<Outgoing, Status>>;
 
 /// Every service of the listener, by its full name; all but the last two are of discovery.
 pub(super) const SERVICES: [&str; 7] = [

@@ -189,10 +189,9 @@ impl Client {
         stream.on_delta(request, UNIX_EPOCH).unwrap();
     }
 
-    fn take(&mut self, stream: &mut Stream, refuse: bool) {
-        let Some(response) = self.inbox.pop_front() else {
-            return;
-        };
+    /// Answers the next response, if there is one. Says what the stream makes of the answer.
+    fn take(&mut self, stream: &mut Stream, refuse: bool) -> Option<Received> {
+        let response = self.inbox.pop_front()?;
         let kind = response.kind;
         let of_type = self.types.get_mut(&kind).unwrap();
         of_type.last_nonce.clone_from(&response.nonce);
@@ -234,19 +233,20 @@ impl Client {
                 of_type.drop_unwanted();
             }
         }
-        match self.transport {
+        let received = match self.transport {
             Transport::Sotw => {
                 let request = self.sotw_request(kind, refuse);
-                stream.on_sotw(request, UNIX_EPOCH).unwrap();
+                stream.on_sotw(request, UNIX_EPOCH)
             }
             Transport::Delta => {
                 let request = DeltaDiscoveryRequest {
                     error_detail: refuse.then(Status::default),
                     ..delta_request(kind, &[], &[], &response.nonce)
                 };
-                stream.on_delta(request, UNIX_EPOCH).unwrap();
+                stream.on_delta(request, UNIX_EPOCH)
             }
-        }
+        };
+        Some(received.unwrap())
     }
 
     fn reconnect(&mut self) -> Stream {
@@ -310,7 +310,10 @@ pub(super) fn run(transport: Transport, events: impl IntoIterator<Item = Event>)
         types: BTreeMap::new(),
         inbox: VecDeque::new(),
     };
+    // Whether the last look gave nothing, and nothing has happened since but answers.
+    let mut at_rest = false;
     for event in events {
+        at_rest &= matches!(event, Event::Send | Event::Ack);
         match event {
             Event::Want(kind, wants) => client.want(&mut stream, kind, wants),
             Event::Set(kind, name, Some(revision)) => {
@@ -330,9 +333,18 @@ pub(super) fn run(transport: Transport, events: impl IntoIterator<Item = Event>)
                 world.publish();
             }
             Event::Forget => world.published = None,
-            Event::Send => client.inbox.extend(stream.next(world.published())),
-            Event::Ack => client.take(&mut stream, false),
-            Event::Nack => client.take(&mut stream, true),
+            Event::Send => {
+                let response = stream.next(world.published());
+                assert!(!at_rest || response.is_none(), "{response:?} after rest");
+                at_rest = response.is_none();
+                client.inbox.extend(response);
+            }
+            Event::Ack => {
+                at_rest &= !stream.waits_for_answers();
+                let received = client.take(&mut stream, false);
+                at_rest &= matches!(received, None | Some(Received::Ack(_)));
+            }
+            Event::Nack => drop(client.take(&mut stream, true)),
             Event::Stale(kind) => {
                 let request = DiscoveryRequest {
                     type_url: kind.type_url().into(),
@@ -341,8 +353,8 @@ pub(super) fn run(transport: Transport, events: impl IntoIterator<Item = Event>)
                 };
                 if transport == Transport::Sotw
                     && stream
-                        .status()
-                        .any(|(known, s)| known == kind && s.sent_version.is_some())
+                        .status(kind)
+                        .is_some_and(|s| s.sent_version.is_some())
                 {
                     assert_eq!(
                         stream.on_sotw(request, UNIX_EPOCH),

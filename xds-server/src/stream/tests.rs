@@ -409,7 +409,7 @@ fn after_a_nack_there_is_silence_until_the_content_changes() {
             talk.says(&fleet(&[(Eds, "a", 1), (Eds, "b", 1)], &[])),
             NOTHING
         );
-        let (_, status) = talk.stream.status().next().unwrap();
+        let status = talk.stream.status(Eds).unwrap();
         assert_eq!((status.acked_version, status.nack), (None, Some(nack)));
         let response = talk
             .stream
@@ -421,7 +421,7 @@ fn after_a_nack_there_is_silence_until_the_content_changes() {
             "only what has changed"
         );
         talk.ack(&response, &["a", "b"]);
-        let (_, status) = talk.stream.status().next().unwrap();
+        let status = talk.stream.status(Eds).unwrap();
         assert_eq!(status.acked_version, Some(response.version));
         assert!(status.nack.is_some(), "a is still not what it should be");
     }
@@ -502,10 +502,8 @@ fn no_cluster_is_removed_while_the_listeners_cannot_be_said() {
 fn a_delta_refusal_stands_until_what_was_refused_is_sent_anew() {
     let nack_of = |talk: &mut Talk| {
         talk.stream
-            .status()
-            .next()
+            .status(Eds)
             .unwrap()
-            .1
             .nack
             .map(|nack| nack.message)
     };
@@ -535,7 +533,7 @@ fn a_sotw_refusal_counts_also_when_a_newer_response_is_on_its_way() {
     assert!(matches!(talk.nack(&first, &["a"]), Received::Nack(Eds, _)));
     talk.ack(&second, &["a"]);
     assert_eq!(
-        talk.stream.status().next().unwrap().1.nack,
+        talk.stream.status(Eds).unwrap().nack,
         None,
         "the newer one was taken"
     );
