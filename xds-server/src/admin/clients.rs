@@ -74,7 +74,7 @@ fn strings(names: &[std::sync::Arc<str>]) -> Vec<String> {
 /// One element of `/v1/clients`, held against what is served now.
 #[must_use]
 pub fn client(row: &clients::Client, snapshot: &Snapshot) -> Client {
-    let of_type = |(kind, status): (&ResourceType, &SubscriptionStatus)| {
+    let of_type = |(kind, status): &(ResourceType, SubscriptionStatus)| {
         let of_type = ClientType {
             subscribed: strings(&status.interest.names),
             subscribed_count: status.interest.count,

@@ -148,7 +148,7 @@ fn describe(client: &Client) -> pb::ClientConfig {
     }
 }
 
-fn of_type((kind, status): (&ResourceType, &SubscriptionStatus)) -> GenericXdsConfig {
+fn of_type((kind, status): &(ResourceType, SubscriptionStatus)) -> GenericXdsConfig {
     let config_status = match status {
         SubscriptionStatus { nack: Some(_), .. } => pb::ConfigStatus::Error,
         SubscriptionStatus {

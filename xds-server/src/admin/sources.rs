@@ -285,7 +285,7 @@ fleets:
             user_agent: String::new(),
             peer: Some(peer.parse().unwrap()),
             caught_up: None,
-            types: BTreeMap::new(),
+            types: Vec::new(),
         };
         let envoys = [
             // As an IPv6 listener sees an IPv4 client.

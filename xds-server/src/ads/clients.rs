@@ -33,13 +33,20 @@ pub struct Client {
     pub user_agent: String,
     /// Where its connection comes from.
     pub peer: Option<SocketAddr>,
-    /// Where each subscribed type stands.
-    pub types: BTreeMap<ResourceType, SubscriptionStatus>,
+    /// Where each subscribed type stands, in the types' order. They are few, and rows are many.
+    pub types: Vec<(ResourceType, SubscriptionStatus)>,
     /// The state of its fleet ([`FleetSnapshot::state`]) of which it was last sent everything that it wants.
     pub caught_up: Option<u128>,
 }
 
 impl Client {
+    /// Where a type stands; `None`: it is not subscribed.
+    #[must_use]
+    pub fn of_type(&self, kind: ResourceType) -> Option<&SubscriptionStatus> {
+        let mut types = self.types.iter();
+        types.find_map(|(of, status)| (*of == kind).then_some(status))
+    }
+
     /// Whether it has taken all that its fleet is served now: everything was sent, every response was answered, and none
     /// was refused. While a resource is held, nobody has.
     #[must_use]
@@ -49,8 +56,8 @@ impl Client {
             && self.caught_up == Some(fleet.state())
             && self
                 .types
-                .values()
-                .all(|of_type| of_type.unanswered == 0 && of_type.nack.is_none())
+                .iter()
+                .all(|(_, of_type)| of_type.unanswered == 0 && of_type.nack.is_none())
     }
 }
 
@@ -81,7 +88,7 @@ impl Clients {
             connected_at: clock::wall(),
             user_agent: String::new(),
             peer,
-            types: BTreeMap::new(),
+            types: Vec::new(),
             caught_up: None,
         };
         let row = Arc::new(Mutex::new(client));
@@ -113,7 +120,7 @@ impl Clients {
         };
         self.with(|rows| {
             rows.values().map(|row| lock(row)).all(|client| {
-                client.fleet.as_ref() != Some(fleet) || client.types.get(&kind).is_none_or(has)
+                client.fleet.as_ref() != Some(fleet) || client.of_type(kind).is_none_or(has)
             })
         })
     }
@@ -163,7 +170,19 @@ impl ClientHandle {
 
     /// Notes how far it has come with a type.
     pub fn set_type(&self, kind: ResourceType, status: SubscriptionStatus) {
-        self.change(|client| client.types.insert(kind, status));
+        self.change(
+            |client| match client.types.binary_search_by_key(&kind, |(of, _)| *of) {
+                Ok(at) => {
+                    if let Some(row) = client.types.get_mut(at) {
+                        row.1 = status;
+                    }
+                }
+                Err(at) => {
+                    client.types.reserve_exact(1);
+                    client.types.insert(at, (kind, status));
+                }
+            },
+        );
     }
 
     /// Notes that it was sent everything that it wants of a state of its fleet.

@@ -12,6 +12,7 @@ mod renewal;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -26,20 +27,38 @@ use crate::snapshot::{Resource, ResourceType};
 
 const WILDCARD: &str = "*";
 
-/// What a client has of one resource, as far as we know, and since which response (its nonce). Versions are kept as
-/// numbers, and not with what they are of: a client that falls silent must not keep old resources in memory.
+/// What a client has of one resource, as far as we know, and since which response. Versions are kept as numbers, and not
+/// with what they are of: a client that falls silent must not keep old resources in memory. There is one of these for each
+/// resource of each stream, so it is small.
 #[derive(Debug)]
 enum Known {
     /// It said so when it connected (`initial_resource_versions`); `None` is a version that is none of ours.
-    Claimed(Option<u64>),
+    Claimed(Option<NonZeroU64>),
     /// We sent it on this stream.
-    Sent(u64, u64),
+    Sent(u64, Since),
     /// We sent it on this stream in a whole set, in which it may have to stand again when it is gone from the snapshot.
-    InWholeSet(Arc<Resource>, u64),
+    InWholeSet(Arc<Resource>, Since),
     /// We sent an empty load assignment, because there is none.
-    StandIn(u64),
+    StandIn(Since),
     /// We said that it does not exist.
     Absent,
+}
+
+/// The response of a nonce, by the nonce's lower half: enough to find it among those that are not answered yet, and to
+/// tell the order of any that are not two thousand million responses apart (RFC 1982).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Since(u32);
+
+impl Since {
+    fn nonce(nonce: u64) -> Self {
+        let [a, b, c, d, ..] = nonce.to_le_bytes();
+        Self(u32::from_le_bytes([a, b, c, d]))
+    }
+
+    /// Whether it is this response or an earlier one.
+    fn is_by(self, other: Self) -> bool {
+        other.0.wrapping_sub(self.0) <= u32::MAX / 2
+    }
 }
 
 impl Known {
@@ -54,17 +73,17 @@ impl Known {
     /// Whether the client has just this.
     fn is(&self, resource: &Resource) -> bool {
         match self {
-            Self::Claimed(digest) => *digest == Some(resource.digest()),
+            Self::Claimed(digest) => digest.is_some_and(|digest| digest.get() == resource.digest()),
             Self::Sent(digest, _) => *digest == resource.digest(),
             Self::InWholeSet(sent, _) => sent.digest() == resource.digest(),
             Self::StandIn(_) | Self::Absent => false,
         }
     }
 
-    fn nonce(&self) -> Option<u64> {
+    fn since(&self) -> Option<Since> {
         match self {
-            Self::Sent(_, nonce) | Self::InWholeSet(_, nonce) | Self::StandIn(nonce) => {
-                Some(*nonce)
+            Self::Sent(_, since) | Self::InWholeSet(_, since) | Self::StandIn(since) => {
+                Some(*since)
             }
             Self::Claimed(_) | Self::Absent => None,
         }
@@ -144,7 +163,7 @@ impl Subscription {
         now: SystemTime,
     ) -> Option<Option<Nack>> {
         let known = &self.known;
-        let nonce_of = |name: &Arc<str>| known.get(name).and_then(Known::nonce);
+        let since_of = |name: &Arc<str>| known.get(name).and_then(Known::since);
         let blamed = |nonce: u64, message: &str| {
             let name_of = |name: &str| known.get_key_value(name).map(|(name, _)| Arc::clone(name));
             let named = blame::blamed(message, name_of);
@@ -152,7 +171,9 @@ impl Subscription {
                 return named;
             }
             // A text that names nothing is about the one resource of the response, if it had one.
-            let mut refused = known.iter().filter(|(_, of)| of.nonce() == Some(nonce));
+            let mut refused = known
+                .iter()
+                .filter(|(_, of)| of.since() == Some(Since::nonce(nonce)));
             match (refused.next(), refused.next()) {
                 (Some((name, _)), None) => vec![Arc::clone(name)],
                 _ => Vec::new(),
@@ -160,11 +181,13 @@ impl Subscription {
         };
         // What a text names may have been sent before the response that it answers.
         let stands = |refused: u64, named: &[Arc<str>]| match named {
-            [] => known.values().any(|known| known.nonce() == Some(refused)),
+            [] => known
+                .values()
+                .any(|known| known.since() == Some(Since::nonce(refused))),
             named => named
                 .iter()
-                .filter_map(nonce_of)
-                .any(|sent| sent <= refused),
+                .filter_map(since_of)
+                .any(|sent| sent.is_by(Since::nonce(refused))),
         };
         self.acks.answer(nonce, error, now, blamed, stands)
     }
@@ -245,7 +268,7 @@ impl Subscription {
             if self.wants(&name) {
                 // It has it: no need to answer the subscription, unless the version proves old (xds.md G17).
                 self.again.remove(&name);
-                let digest = Resource::digest_of(&version);
+                let digest = Resource::digest_of(&version).and_then(NonZeroU64::new);
                 self.known.insert(name, Known::Claimed(digest));
             }
         }

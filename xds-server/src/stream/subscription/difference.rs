@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Known, Subscription};
+use super::{Known, Since, Subscription};
 use crate::resources::empty_assignment;
 use crate::snapshot::{Resource, ResourceType, TypeSnapshot};
 use crate::stream::{RESPONSE_BYTES, Transport};
@@ -286,6 +286,7 @@ impl Subscription {
         nonce: u64,
     ) {
         let whole_set = transport == Transport::Sotw && self.kind.is_whole_set();
+        let since = Since::nonce(nonce);
         for resource in &batch.resources {
             let name = resource.name();
             self.again.remove(name);
@@ -295,11 +296,11 @@ impl Subscription {
             let made_up =
                 self.kind == ResourceType::ClusterLoadAssignment && !exists(snapshot, name);
             let known = if made_up {
-                Known::StandIn(nonce)
+                Known::StandIn(since)
             } else if whole_set {
-                Known::InWholeSet(Arc::clone(resource), nonce)
+                Known::InWholeSet(Arc::clone(resource), since)
             } else {
-                Known::Sent(resource.digest(), nonce)
+                Known::Sent(resource.digest(), since)
             };
             self.known.insert(Arc::clone(name), known);
         }

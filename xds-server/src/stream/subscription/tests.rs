@@ -90,3 +90,15 @@ fn streams_share_the_names_of_the_resources_they_have() {
     let shares = |own: Option<&Arc<str>>| own.is_some_and(|own| Arc::ptr_eq(own, shared));
     assert!(shares(subscription.names.first()) && shares(subscription.known.keys().next()));
 }
+
+#[test]
+fn what_is_known_of_a_resource_is_small() {
+    assert_eq!(size_of::<Known>(), 16);
+}
+
+#[test]
+fn responses_keep_their_order_when_the_lower_half_of_nonces_begins_anew() {
+    let (last, next) = (Since::nonce(u64::from(u32::MAX)), Since::nonce(1 << 32));
+    assert!(last.is_by(next) && last.is_by(last));
+    assert!(!next.is_by(last));
+}
