@@ -333,6 +333,23 @@ impl Client {
         self.change(kind, &added, &given_up, "").await;
     }
 
+    /// Asks for these names: in SotW for no others, in delta also for them.
+    pub(crate) async fn change_or_ask(&mut self, kind: ResourceType, names: &[&str]) {
+        match self.way.is_sotw() {
+            true => self.ask(kind, names, "").await,
+            false => self.change(kind, names, &[], "").await,
+        }
+    }
+
+    /// The end of the stream, whatever comes before.
+    pub(crate) async fn end(&mut self) -> Status {
+        loop {
+            if let Err(status) = self.try_next().await {
+                return status;
+            }
+        }
+    }
+
     /// Takes what was said.
     pub(crate) async fn ack(&mut self, said: &Said) {
         self.answer(said, None).await;
