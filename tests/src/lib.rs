@@ -34,6 +34,7 @@ pub mod probe;
 pub mod process;
 pub mod raw_xds;
 pub mod request;
+pub mod security;
 pub mod servers;
 pub mod tcp_backend;
 pub mod tools;

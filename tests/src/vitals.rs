@@ -14,7 +14,7 @@ use crate::http_client::{Reply, get, get_json};
 use crate::net::Net;
 use crate::process::{Process, run};
 use crate::wait::{SOON, eventually};
-use crate::{Transport, tools};
+use crate::{Transport, security, tools};
 
 const XDS_PORT: u16 = 21_800;
 const ADMIN_PORT: u16 = 21_801;
@@ -58,6 +58,7 @@ impl Vitals {
         let admin = SocketAddr::new(net.host(1).into(), ADMIN_PORT);
         let (state, log) = (dir.join("state"), dir.join("vitals.log"));
         let mut command = change(serve(config, &state, xds, admin));
+        security::secure(&mut command, xds, dir);
         let process = Process::spawn("vitals", &mut command, &log);
         Self {
             config: config.into(),
@@ -95,11 +96,10 @@ impl Vitals {
     /// Starts it again, on the same ports and state, and waits until it is ready.
     #[track_caller]
     pub fn start_again(&mut self) {
-        self.process = Process::spawn(
-            "vitals",
-            &mut serve(&self.config, &self.state, self.xds, self.admin),
-            &self.log,
-        );
+        let mut command = serve(&self.config, &self.state, self.xds, self.admin);
+        let dir = self.log.parent().unwrap_or(Path::new("."));
+        security::secure(&mut command, self.xds, dir);
+        self.process = Process::spawn("vitals", &mut command, &self.log);
         self.wait_until_ready();
     }
 
@@ -272,6 +272,7 @@ pub fn bootstrap_with(
     if transport == Transport::Delta {
         command.arg("--delta");
     }
+    security::know(&mut command, server);
     command.args(flags);
     let output = run(&mut command);
     assert!(output.status.success(), "vitals bootstrap: {output:?}");

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::backend::lock;
 use crate::process::Process;
+use crate::security;
 use crate::servers::Certificate;
 use crate::wait::{eventually, holds};
 use crate::{Transport, tools};
@@ -34,10 +35,13 @@ pub struct XdsClient {
 }
 
 impl XdsClient {
-    /// Starts a client of `server`. `dir` takes its log.
+    /// Starts a client of `server`, which speaks as that does ([`security`]). `dir` takes its log.
     #[must_use]
     pub fn start(server: SocketAddr, dir: &Path) -> Self {
-        Self::start_with(server, dir, &[])
+        match security::files(server) {
+            Some(files) => Self::start_tls(server, dir, &files.ca, files.own.as_ref()),
+            None => Self::start_with(server, dir, &[]),
+        }
     }
 
     /// Starts a client over TLS, which trusts `ca` and shows `own`, if there is one.
