@@ -45,6 +45,8 @@ pub enum Transport {
     Sotw,
     /// Incremental.
     Delta,
+    /// Incremental, and all fleets have `endpointDiscovery: LEDS` ([`with_leds`](config::with_leds)).
+    Leds,
 }
 
 impl Transport {
@@ -53,8 +55,14 @@ impl Transport {
     pub fn name(self) -> &'static str {
         match self {
             Self::Sotw => "SOTW",
-            Self::Delta => "DELTA",
+            Self::Delta | Self::Leds => "DELTA",
         }
+    }
+
+    /// Whether it is incremental.
+    #[must_use]
+    pub fn is_delta(self) -> bool {
+        self != Self::Sotw
     }
 }
 
@@ -67,6 +75,27 @@ macro_rules! on_both_transports {
         }
         mod delta {
             $(#[test] fn $scenario() { super::$scenario($crate::Transport::Delta); })+
+        }
+    };
+}
+
+/// Makes three tests of each scenario function `fn(Transport)`: those of [`on_both_transports`], and `leds::NAME`.
+#[macro_export]
+macro_rules! on_every_transport {
+    ($($scenario:ident),+ $(,)?) => {
+        $crate::on_both_transports!($($scenario),+);
+        $crate::in_leds!($($scenario),+);
+    };
+}
+
+/// Makes a test `leds::NAME` of each scenario function `fn(Transport)`.
+#[macro_export]
+macro_rules! in_leds {
+    ($($scenario:ident),+ $(,)?) => {
+        mod leds {
+            $(#[test] fn $scenario() {
+                $crate::config::with_leds(|| super::$scenario($crate::Transport::Leds));
+            })+
         }
     };
 }

@@ -255,7 +255,7 @@ pub fn bootstrap(
     command.arg("bootstrap").arg("--config").arg(config);
     command.args(["--fleet", fleet, "--server", &server.to_string()]);
     command.args(["--node-id", node_id, "--admin-port", "0"]);
-    if transport == Transport::Delta {
+    if transport.is_delta() {
         command.arg("--delta");
     }
     let output = run(&mut command);

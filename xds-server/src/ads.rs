@@ -47,6 +47,9 @@ pub use generated::aggregated_discovery_service_server::AggregatedDiscoveryServi
 /// more is refused with OUT_OF_RANGE before it is decoded.
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 
+/// What an Envoy calls itself. Only Envoys are given endpoints apart from their load assignment (LEDS).
+const ENVOY: &str = "envoy";
+
 /// The ADS service.
 #[derive(Clone, Debug)]
 pub struct Ads {
@@ -88,7 +91,7 @@ impl Ads {
             node: None,
             client: self.clients.connect(R::TRANSPORT, peer),
             opened_at: clock::now(),
-            asked_for: [false; 4],
+            asked_for: [false; 5],
             metrics: Arc::clone(&self.metrics),
         };
         let span = tracing::info_span!(
@@ -244,7 +247,7 @@ struct Connection {
     /// What was caused before the stream opened is news only to this client, and no latency of ours.
     opened_at: Instant,
     /// The types of which it has got, or waits for, the first resources.
-    asked_for: [bool; 4],
+    asked_for: [bool; 5],
     metrics: Arc<Metrics>,
 }
 
@@ -364,6 +367,9 @@ impl Connection {
             ));
         };
         let user_agent = user_agent(&node);
+        if node.user_agent_name == ENVOY {
+            self.stream.take_collections();
+        }
         let node = NodeIdentity::new(node);
         tracing::Span::current().record("node_id", &*node.id);
         let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;

@@ -12,6 +12,7 @@
 //! | admin server | serves HTTP | at the stop signal |
 
 mod args;
+mod generation;
 mod logging;
 mod source_address;
 
@@ -137,6 +138,7 @@ async fn run(args: ServeArgs, loaded: Loaded) -> anyhow::Result<()> {
             connected.have_taken(fleet, ResourceType::Cluster, version)
         })),
         window: args.coalesce,
+        generation: generation::generation(vitals_prober::clock::wall()),
     };
     // Ends when `models` is dropped, which the config task does at the stop.
     let mut publisher = tokio::spawn(publish::run(

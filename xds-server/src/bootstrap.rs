@@ -228,6 +228,7 @@ mod tests {
             services: BTreeSet::new(),
             listeners: Vec::new(),
             region_order: Vec::new(),
+            endpoint_discovery: Default::default(),
         })
     }
 

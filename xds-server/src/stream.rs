@@ -13,6 +13,7 @@
 //! Order of a pass (xDS protocol, "eventual consistency considerations"):
 //! additions Cluster → ClusterLoadAssignment → Listener → RouteConfiguration, then removals the other way round, save
 //! that listeners leave with the additions, because a new one may want the address of an old one. A cluster that is sent anew takes its load assignment along, because a delta Envoy does not ask again (design 5.7).
+//! Where endpoints stand apart (LEDS), they follow their load assignment, and go with it whole when it is sent again.
 //! Nothing waits for an ACK: an Envoy withholds the ACK of a warming cluster until it has the endpoints.
 //!
 //! After a NACK a resource is sent again only when its content changes or the client asks for it by name (design 5.8):
@@ -21,6 +22,7 @@
 //! Not here: gRPC (`ads`), which fleet a node belongs to, and logging: the outcome of a request is returned.
 
 mod acks;
+mod collections;
 mod subscription;
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ use std::time::SystemTime;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 
 pub use self::acks::{Nack, SubscriptionStatus};
+use self::collections::CollectionSubscription;
 use self::subscription::Subscription;
 use crate::snapshot::{FleetSnapshot, Resource, ResourceType};
 
@@ -118,7 +121,12 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Stream {
     transport: Transport,
-    subscriptions: [Option<Subscription>; 4],
+    subscriptions: [Option<Subscription>; 5],
+    /// What it wants of LbEndpoint, whose place in `subscriptions` stays empty.
+    collections: Option<CollectionSubscription>,
+    takes_collections: bool,
+    /// Where endpoints stand apart, all load assignments are sent again.
+    doubts_assignments: bool,
     last_nonce: u64,
 }
 
@@ -129,8 +137,17 @@ impl Stream {
         Self {
             transport,
             subscriptions: Default::default(),
+            collections: None,
+            takes_collections: false,
+            doubts_assignments: false,
             last_nonce: 0,
         }
+    }
+
+    /// Says that the client takes endpoints apart from their load assignment (LEDS): an Envoy that speaks delta. To all
+    /// others LbEndpoint is a type that is not served.
+    pub fn take_collections(&mut self) {
+        self.takes_collections = self.transport == Transport::Delta;
     }
 
     /// Takes a SotW request. `now` is only written down beside a NACK.
@@ -142,7 +159,7 @@ impl Stream {
         request: DiscoveryRequest,
         now: SystemTime,
     ) -> Result<Received, Refusal> {
-        let Some(kind) = resource_type(&request.type_url)? else {
+        let Some(kind) = self.resource_type(&request.type_url)? else {
             return Ok(Received::UnknownType(request.type_url));
         };
         let slot = self.slot(kind);
@@ -185,9 +202,12 @@ impl Stream {
         request: DeltaDiscoveryRequest,
         now: SystemTime,
     ) -> Result<Received, Refusal> {
-        let Some(kind) = resource_type(&request.type_url)? else {
+        let Some(kind) = self.resource_type(&request.type_url)? else {
             return Ok(Received::UnknownType(request.type_url));
         };
+        if kind == ResourceType::LbEndpoint {
+            return self.on_collections(request, now);
+        }
         let first = self.slot(kind).is_none();
         let subscription = self
             .slot(kind)
@@ -209,12 +229,24 @@ impl Stream {
         let answer = subscription.answer(&request.response_nonce, request.error_detail, now);
         subscription.subscribe(request.resource_names_subscribe)?;
         subscription.unsubscribe(&request.resource_names_unsubscribe);
-        Ok(match answer {
-            Some(Some(nack)) => Received::Nack(kind, nack),
-            Some(None) if !changes => Received::Ack(kind),
-            None if !changes && !request.response_nonce.is_empty() => Received::Stale(kind),
-            _ => Received::Subscription(kind),
-        })
+        Ok(received(kind, answer, changes, &request.response_nonce))
+    }
+
+    /// Endpoints that stand apart. What a client says it has of them counts for nothing: an Envoy says nothing (measured).
+    fn on_collections(
+        &mut self,
+        request: DeltaDiscoveryRequest,
+        now: SystemTime,
+    ) -> Result<Received, Refusal> {
+        let changes = self.collections.is_none()
+            || !request.resource_names_subscribe.is_empty()
+            || !request.resource_names_unsubscribe.is_empty();
+        let collections = self.collections.get_or_insert_default();
+        let answer = collections.answer(&request.response_nonce, request.error_detail, now);
+        collections.subscribe(request.resource_names_subscribe)?;
+        collections.unsubscribe(&request.resource_names_unsubscribe);
+        let kind = ResourceType::LbEndpoint;
+        Ok(received(kind, answer, changes, &request.response_nonce))
     }
 
     /// The next response that brings the client closer to `fleet`, or `None` when it has everything, or must answer
@@ -235,7 +267,8 @@ impl Stream {
                     || subscription.waits_for_held(transport, fleet.of_type(kind))
             })
         });
-        if waits {
+        let collections = self.collections.as_ref();
+        if waits || collections.is_some_and(CollectionSubscription::must_answer_first) {
             return None;
         }
         ResourceType::ALL
@@ -246,22 +279,37 @@ impl Stream {
 
     /// Where every subscribed type stands, for `/v1/clients`.
     pub fn status(&mut self) -> impl Iterator<Item = (ResourceType, SubscriptionStatus)> + '_ {
-        ResourceType::ALL
-            .into_iter()
-            .zip(&mut self.subscriptions)
-            .filter_map(|(kind, subscription)| {
-                let subscription = subscription.as_mut()?;
-                let interest = subscription.interest();
-                Some((kind, subscription.acks().status(interest)))
-            })
+        let named = ResourceType::ALL.into_iter().zip(&mut self.subscriptions);
+        let named = named.filter_map(|(kind, subscription)| {
+            let subscription = subscription.as_mut()?;
+            let interest = subscription.interest();
+            Some((kind, subscription.acks().status(interest)))
+        });
+        let apart = self.collections.as_mut().map(|collections| {
+            let interest = collections.interest();
+            (
+                ResourceType::LbEndpoint,
+                collections.acks().status(interest),
+            )
+        });
+        named.chain(apart)
     }
 
     fn additions(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
         let (transport, nonce) = (self.transport, self.last_nonce + 1);
+        if kind == ResourceType::LbEndpoint {
+            let collections = fleet.collections()?;
+            let batch = self.collections.as_mut()?.next(collections, nonce)?;
+            return Some(self.respond(kind, collections.version(), batch));
+        }
+        let of_type = fleet.of_type_for(kind, self.takes_collections);
+        if kind == ResourceType::ClusterLoadAssignment {
+            self.doubt_assignments(fleet);
+        }
         let batch = self
             .slot(kind)
             .as_mut()?
-            .additions(transport, fleet.of_type(kind), nonce)?;
+            .additions(transport, of_type, nonce)?;
         if kind == ResourceType::Cluster
             && let Some(assignments) = self.slot(ResourceType::ClusterLoadAssignment)
         {
@@ -269,33 +317,43 @@ impl Stream {
                 assignments.send_again(cluster);
             }
         }
-        Some(self.respond(kind, fleet, batch))
+        if kind == ResourceType::ClusterLoadAssignment
+            && let (Some(wanted), Some(collections)) = (&mut self.collections, fleet.collections())
+        {
+            for name in &batch.again {
+                if let Some(assignment) = collections.assignment(name) {
+                    wanted.send_again(assignment.collections());
+                }
+            }
+        }
+        Some(self.respond(kind, of_type.version(), batch))
     }
 
     fn removals(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
         let transport = self.transport;
-        let batch = self
-            .slot(kind)
-            .as_mut()?
-            .removals(transport, fleet.of_type(kind))?;
-        Some(self.respond(kind, fleet, batch))
+        let of_type = fleet.of_type_for(kind, self.takes_collections);
+        let batch = self.slot(kind).as_mut()?.removals(transport, of_type)?;
+        Some(self.respond(kind, of_type.version(), batch))
     }
 
     fn respond(
         &mut self,
         kind: ResourceType,
-        fleet: &FleetSnapshot,
+        version: &Arc<str>,
         batch: subscription::Batch,
     ) -> Response {
         self.last_nonce += 1;
         let nonce = self.last_nonce;
-        let version = Arc::clone(fleet.of_type(kind).version());
-        if let Some(subscription) = self.slot(kind) {
-            subscription.acks_mut().sent(nonce, Arc::clone(&version));
+        if kind == ResourceType::LbEndpoint
+            && let Some(collections) = &mut self.collections
+        {
+            collections.sent(nonce, Arc::clone(version));
+        } else if let Some(subscription) = self.slot(kind) {
+            subscription.acks_mut().sent(nonce, Arc::clone(version));
         }
         Response {
             kind,
-            version,
+            version: Arc::clone(version),
             nonce: nonce.to_string(),
             resources: batch.resources,
             removed: batch.removed,
@@ -310,6 +368,7 @@ impl Stream {
         if kind != ResourceType::ClusterLoadAssignment {
             return;
         }
+        self.doubts_assignments = self.takes_collections;
         let [clusters, assignments, ..] = &mut self.subscriptions;
         if let Some(assignments) = assignments {
             assignments.distrust_claims(|name| {
@@ -320,20 +379,49 @@ impl Stream {
         }
     }
 
+    /// Where endpoints stand apart, no word of a client that it has a load assignment is taken: if its connection broke
+    /// after a cluster had changed, it would warm up without one, and then wait in vain for collections that the cluster
+    /// before it is subscribed to. Load assignments without endpoints are small.
+    fn doubt_assignments(&mut self, fleet: &FleetSnapshot) {
+        let [_, assignments, ..] = &mut self.subscriptions;
+        if let (Some(assignments), Some(_)) = (assignments, fleet.collections())
+            && std::mem::take(&mut self.doubts_assignments)
+        {
+            assignments.distrust_claims(|_| false);
+        }
+    }
+
+    fn resource_type(&self, type_url: &str) -> Result<Option<ResourceType>, Refusal> {
+        if type_url.is_empty() {
+            return Err(Refusal::EmptyTypeUrl);
+        }
+        let kind = ResourceType::from_type_url(type_url);
+        Ok(kind.filter(|kind| *kind != ResourceType::LbEndpoint || self.takes_collections))
+    }
+
     fn slot(&mut self, kind: ResourceType) -> &mut Option<Subscription> {
-        let [clusters, assignments, listeners, routes] = &mut self.subscriptions;
+        let [clusters, assignments, endpoints, listeners, routes] = &mut self.subscriptions;
         match kind {
             ResourceType::Cluster => clusters,
             ResourceType::ClusterLoadAssignment => assignments,
+            ResourceType::LbEndpoint => endpoints,
             ResourceType::Listener => listeners,
             ResourceType::RouteConfiguration => routes,
         }
     }
 }
 
-fn resource_type(type_url: &str) -> Result<Option<ResourceType>, Refusal> {
-    if type_url.is_empty() {
-        return Err(Refusal::EmptyTypeUrl);
+/// What a delta request came to that answered this, and changed subscriptions or not.
+fn received(
+    kind: ResourceType,
+    answer: Option<Option<Nack>>,
+    changes: bool,
+    nonce: &str,
+) -> Received {
+    match answer {
+        Some(Some(nack)) => Received::Nack(kind, nack),
+        Some(None) if !changes => Received::Ack(kind),
+        None if !changes && !nonce.is_empty() => Received::Stale(kind),
+        _ => Received::Subscription(kind),
     }
-    Ok(ResourceType::from_type_url(type_url))
 }

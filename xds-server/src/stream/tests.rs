@@ -1,14 +1,16 @@
 //! The stream without sockets: single behaviours (named after xds.md §2 and §3 where they stand there), and in `oracle`
 //! a client that must end with exactly the server's state whatever happens on the way.
 
+mod envoy;
 mod oracle;
 
 use std::time::UNIX_EPOCH;
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
-use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LbEndpoint};
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
+use envoy_types::pb::google::protobuf::UInt32Value;
 use envoy_types::pb::google::rpc::Status;
 
 use super::*;
@@ -61,6 +63,13 @@ fn resource(kind: ResourceType, name: &str, revision: u32) -> Arc<Resource> {
             let message = RouteConfiguration {
                 internal_only_headers: vec![text],
                 ..message
+            };
+            Resource::new(kind, shared, &message, Vec::new())
+        }
+        ResourceType::LbEndpoint => {
+            let message = LbEndpoint {
+                load_balancing_weight: Some(UInt32Value { value: revision }),
+                ..LbEndpoint::default()
             };
             Resource::new(kind, shared, &message, Vec::new())
         }
@@ -802,4 +811,21 @@ fn a_large_set_is_sent_in_parts_where_the_protocol_allows() {
         parts.iter().map(|part| part.resources.len()).sum::<usize>(),
         names.len()
     );
+}
+
+#[test]
+fn endpoints_apart_are_for_envoys_that_speak_delta_alone() {
+    let leds = ResourceType::LbEndpoint;
+    let unknown = Received::UnknownType(leds.type_url().into());
+    let mut talk = Talk::sotw();
+    talk.stream.take_collections();
+    assert_eq!(talk.ask(leds, &["xdstp://vitals/x/*"], ""), unknown);
+    let mut talk = Talk::delta();
+    assert_eq!(talk.subscribe(leds, &["xdstp://vitals/x/*"]), unknown);
+    talk.stream.take_collections();
+    let received = talk.subscribe(leds, &["xdstp://vitals/x/*"]);
+    assert_eq!(received, Received::Subscription(leds));
+    let status: Vec<_> = talk.stream.status().collect();
+    assert_eq!(status.len(), 1);
+    assert_eq!(*status[0].1.subscribed, ["xdstp://vitals/x/*".into()]);
 }

@@ -1,0 +1,302 @@
+//! Endpoints that stand apart from their load assignment (LEDS): what an Envoy wants of them, and what it has.
+//!
+//! ```text
+//!               subscribed, or its load assignment was sent again
+//!                   │
+//!                   ▼
+//!    ┌──────► Whole(up to) ──── all entries sent, and what has left said ────► Changes ──┐
+//!    │                                                                           │  ▲    │
+//!    └────────────── the collection's log does not reach back ───────────────────┘  └────┘ what changed
+//! ```
+//!
+//! In: globs subscribed and given up, answers to responses, the newest collections. Out: batches of what is missing. Beside
+//! each glob stands only how far the client has come in it, not what it has: thousands of streams have the same ten thousand
+//! endpoints. So a collection is sent whole where a load assignment would be compared: to a client that connects (an Envoy
+//! does not say what it has, measured), and to one that was silent for longer than the collection's log reaches back. An
+//! endpoint that turned and turned back meanwhile is sent again.
+//!
+//! Endpoints that leave are in the same responses: nothing refers to them. A collection that does not exist, or is held, is
+//! not answered: an Envoy would take the answer for an empty one, and what it has of an old path must live until it has the
+//! new load assignment.
+//!
+//! Not here: what is sent of clusters and load assignments (`subscription`).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use envoy_types::pb::google::rpc::Status;
+
+use super::acks::{Acks, Nack};
+use super::subscription::{Batch, check_limits};
+use super::{MAX_UNANSWERED, RESPONSE_BYTES, Refusal};
+use crate::snapshot::collections::{Collection, Collections};
+use crate::snapshot::log::Cursor;
+
+/// How many names of a response are remembered until it is answered; of a larger one, its collections.
+const MAX_NAMED: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct CollectionSubscription {
+    wanted: BTreeMap<Arc<str>, Place>,
+    name_bytes: usize,
+    /// The globs of which the client may lack something.
+    behind: BTreeSet<Arc<str>>,
+    /// Up to where the changed collections are in `behind`; `None`: any may have changed.
+    cursor: Option<Cursor>,
+    /// What was in the responses that are not answered, and in the one that was refused: names or, if many, globs.
+    unanswered: VecDeque<(u64, Vec<Arc<str>>)>,
+    refused: Option<(u64, Vec<Arc<str>>)>,
+    shown: Option<Arc<[Arc<str>]>>,
+    acks: Acks,
+}
+
+/// How far a client has come in one collection.
+#[derive(Debug, Default)]
+struct Place {
+    progress: Progress,
+    /// Up to where what has changed is in `lacks`; `None`: nothing was sent.
+    at: Option<Cursor>,
+    /// What has changed of what it was sent.
+    lacks: BTreeSet<Arc<str>>,
+}
+
+#[derive(Debug)]
+enum Progress {
+    /// It is sent the whole, and has it up to this name.
+    Whole(Option<Arc<str>>),
+    /// It has been sent the whole, and lacks only what has changed.
+    Changes,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::Whole(None)
+    }
+}
+
+impl CollectionSubscription {
+    pub(super) fn acks(&self) -> &Acks {
+        &self.acks
+    }
+
+    /// Whether so much is unanswered that nothing more is sent.
+    pub(super) fn must_answer_first(&self) -> bool {
+        self.acks.unanswered() >= MAX_UNANSWERED
+    }
+
+    /// The globs subscribed to, for people.
+    pub(super) fn interest(&mut self) -> Arc<[Arc<str>]> {
+        let wanted = &self.wanted;
+        let shown = self
+            .shown
+            .get_or_insert_with(|| wanted.keys().cloned().collect());
+        Arc::clone(shown)
+    }
+
+    /// Subscribes. What is asked for is sent whole, also when the client has it.
+    pub(super) fn subscribe(&mut self, globs: Vec<String>) -> Result<(), Refusal> {
+        for glob in globs {
+            self.shown = None;
+            let glob: Arc<str> = glob.into();
+            if self
+                .wanted
+                .insert(Arc::clone(&glob), Place::default())
+                .is_none()
+            {
+                self.name_bytes += glob.len();
+                check_limits(self.wanted.len(), self.name_bytes)?;
+            }
+            self.behind.insert(glob);
+        }
+        Ok(())
+    }
+
+    pub(super) fn unsubscribe(&mut self, globs: &[String]) {
+        for glob in globs {
+            if self.wanted.remove(glob.as_str()).is_some() {
+                self.shown = None;
+                self.name_bytes -= glob.len();
+                self.behind.remove(glob.as_str());
+                self.mend(|name| is_in(name, glob));
+            }
+        }
+    }
+
+    /// The load assignment that names these collections has been sent again: whoever waits for it has none of them.
+    pub(super) fn send_again(&mut self, collections: &[Arc<Collection>]) {
+        for collection in collections {
+            if let Some(place) = self.wanted.get_mut(&**collection.glob()) {
+                *place = Place::default();
+                self.behind.insert(Arc::clone(collection.glob()));
+            }
+        }
+    }
+
+    /// Takes the answer to a response; see [`Acks::answer`]. A refusal stands until all that was refused was sent anew or
+    /// given up.
+    pub(super) fn answer(
+        &mut self,
+        nonce: &str,
+        error: Option<Status>,
+        now: SystemTime,
+    ) -> Option<Option<Nack>> {
+        let refused = &self.refused;
+        let stands =
+            |nonce| (refused.as_ref()).is_some_and(|(of, names)| *of == nonce && !names.is_empty());
+        let answer = self.acks.answer(nonce, error, now, stands)?;
+        let nonce = nonce.parse().unwrap_or(0);
+        while let Some((sent, names)) = self.unanswered.pop_front_if(|(sent, _)| *sent <= nonce) {
+            if sent == nonce && answer.is_some() {
+                self.refused = Some((sent, names));
+            }
+        }
+        Some(answer)
+    }
+
+    /// What the client lacks, or `None` when it lacks nothing or must answer first. `nonce` is that of the response.
+    pub(super) fn next(&mut self, collections: &Collections, nonce: u64) -> Option<Batch> {
+        if self.must_answer_first() {
+            return None;
+        }
+        self.catch_up(collections);
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        // Which collections are in it, and which of those to their end.
+        let (mut globs, mut whole) = (Vec::new(), Vec::new());
+        while bytes < RESPONSE_BYTES
+            && let Some(glob) = self.behind.pop_first()
+        {
+            let (Some(place), Some(collection)) =
+                (self.wanted.get_mut(&glob), collections.get(&glob))
+            else {
+                // When it comes (back), the log names it.
+                continue;
+            };
+            place.catch_up(collection);
+            let was_whole = matches!(place.progress, Progress::Whole(_));
+            if !place.next(collection, &mut batch, &mut bytes) {
+                self.behind.insert(Arc::clone(&glob));
+            } else if was_whole {
+                whole.push(Arc::clone(&glob));
+            }
+            globs.push(glob);
+        }
+        let names = batch.resources.iter().map(|resource| resource.name());
+        let names = names.chain(&batch.removed);
+        let count = batch.resources.len() + batch.removed.len();
+        if count == 0 {
+            return None;
+        }
+        if self.refused.is_some() {
+            let names: BTreeSet<&str> = names.clone().chain(&whole).map(|name| &**name).collect();
+            self.mend(|name| names.contains(name));
+        }
+        let sent = match count <= MAX_NAMED {
+            true => names.cloned().collect(),
+            false => globs,
+        };
+        self.unanswered.push_back((nonce, sent));
+        Some(batch)
+    }
+
+    pub(super) fn sent(&mut self, nonce: u64, version: Arc<str>) {
+        self.acks.sent(nonce, version);
+    }
+
+    /// Takes off the refusal what the client was sent anew or no longer wants.
+    fn mend(&mut self, is_mended: impl Fn(&str) -> bool) {
+        if let Some((_, names)) = &mut self.refused {
+            names.retain(|name| !is_mended(name));
+        }
+    }
+
+    fn catch_up(&mut self, collections: &Collections) {
+        let log = collections.log();
+        if self.cursor.as_ref().is_some_and(|cursor| log.is_at(cursor)) {
+            return;
+        }
+        let before = self.cursor.replace(log.cursor());
+        match before.as_ref().and_then(|before| log.since(before)) {
+            Some(changed) => {
+                let wanted = changed.filter(|glob| self.wanted.contains_key(*glob));
+                self.behind.extend(wanted.cloned());
+            }
+            None => {
+                // Thousands of streams have the same globs: one copy of each is enough.
+                let shared = |glob: Arc<str>| {
+                    let known = collections.get(&glob);
+                    known.map_or(glob, |known| Arc::clone(known.glob()))
+                };
+                let wanted = std::mem::take(&mut self.wanted).into_iter();
+                self.wanted = wanted.map(|(glob, place)| (shared(glob), place)).collect();
+                self.behind = self.wanted.keys().cloned().collect();
+                self.shown = None;
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Puts what the client lacks of the collection into the batch. Says whether that is all.
+    fn next(&mut self, collection: &Collection, batch: &mut Batch, bytes: &mut usize) -> bool {
+        if let Progress::Whole(up_to) = &mut self.progress {
+            batch.is_answer = true;
+            let after = up_to.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            for (name, entry) in collection.entries().range((after, Bound::Unbounded)) {
+                if *bytes >= RESPONSE_BYTES {
+                    return false;
+                }
+                *bytes += entry.delta_entry().len();
+                batch.resources.push(Arc::clone(entry));
+                *up_to = Some(Arc::clone(name));
+            }
+            self.progress = Progress::Changes;
+            self.lacks.extend(collection.left().iter().cloned());
+        }
+        while let Some(name) = self.lacks.pop_first() {
+            if *bytes >= RESPONSE_BYTES {
+                self.lacks.insert(name);
+                return false;
+            }
+            match collection.entries().get(&name) {
+                Some(entry) => {
+                    *bytes += entry.delta_entry().len();
+                    batch.resources.push(Arc::clone(entry));
+                }
+                None => {
+                    *bytes += name.len();
+                    batch.removed.push(name);
+                }
+            }
+        }
+        true
+    }
+
+    fn catch_up(&mut self, collection: &Collection) {
+        let log = collection.log();
+        let before = self.at.replace(log.cursor());
+        let Some(changed) = before.as_ref().and_then(|before| log.since(before)) else {
+            *self = Self {
+                at: self.at.take(),
+                ..Self::default()
+            };
+            return;
+        };
+        let is_sent = |name: &&Arc<str>| match &self.progress {
+            Progress::Whole(up_to) => up_to.as_ref().is_some_and(|up_to| *name <= up_to),
+            Progress::Changes => true,
+        };
+        self.lacks.extend(changed.filter(is_sent).cloned());
+    }
+}
+
+/// Whether a name, or a glob, is of this glob.
+fn is_in(name: &str, glob: &str) -> bool {
+    glob.strip_suffix('*')
+        .is_some_and(|path| name.starts_with(path))
+}
+
+#[cfg(test)]
+mod tests;
