@@ -147,8 +147,28 @@ impl Resource {
             put(2, &message, &mut any);
         }
         drop(message);
-        let digest = xxh3_64(&any);
-        let version = format!("{digest:016x}");
+        Self::of_any(kind, name, &any, references)
+    }
+
+    /// The same resource under another name.
+    #[must_use]
+    pub fn renamed(&self, name: Arc<str>) -> Self {
+        Self::of_any(self.kind, name, &self.any, self.references.clone())
+    }
+
+    fn of_any(
+        kind: ResourceType,
+        name: Arc<str>,
+        any: &[u8],
+        references: Vec<(ResourceType, Arc<str>)>,
+    ) -> Self {
+        let any_len = any.len();
+        let digest = xxh3_64(any);
+        let mut version = format!("{digest:016x}");
+        if kind == ResourceType::LbEndpoint {
+            // With every flip it goes to every stream, and nobody says it back (`stream::collections`).
+            version.truncate(6);
+        }
         // envoy.service.discovery.v3.Resource { version, resource, name }, as an element of `resources`. In both kinds of
         // response that is field 2, and the Any is field 2 of Resource: so what SotW needs stands in it already.
         let inner = field_len(version.len()) + field_len(any_len) + field_len(name.len());
@@ -157,7 +177,7 @@ impl Resource {
         encode_varint(inner as u64, &mut entry);
         put(1, version.as_bytes(), &mut entry);
         let begin = entry.len();
-        put(2, &any, &mut entry);
+        put(2, any, &mut entry);
         let end = entry.len();
         put(3, name.as_bytes(), &mut entry);
         let delta_entry = Bytes::from(entry);

@@ -26,6 +26,7 @@ mod first_words;
 mod fleets;
 mod guard;
 mod hostile_xds;
+mod leds;
 mod lifecycle;
 mod protocols;
 mod regions;

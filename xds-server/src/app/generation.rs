@@ -1,7 +1,7 @@
 //! The word that tells this start of the server from all others, here and on every replica.
 //!
-//! In: the time, the process, chance. Out: eight letters and digits. It stands in the paths of endpoints that stand apart
-//! (`resources::leds`), with every change of an endpoint, so it is short: 40 bits.
+//! In: the time, the process, chance. Out: six letters and digits. It stands in the paths of endpoints that stand apart
+//! (`resources::leds`), and with every change of an endpoint goes to every stream, so it is short: 30 bits.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn word(number: u64) -> String {
         let digit = (number >> (5 * place)) % 32;
         usize::try_from(digit).ok().and_then(|at| ALPHABET.get(at))
     };
-    (0..8)
+    (0..6)
         .filter_map(digit)
         .map(|byte| char::from(*byte))
         .collect()
@@ -36,9 +36,9 @@ mod tests {
     fn a_generation_is_a_word_and_no_two_are_alike() {
         let now = SystemTime::UNIX_EPOCH;
         let (one, other) = (generation(now), generation(now));
-        assert_eq!(one.len(), 8);
+        assert_eq!(one.len(), 6);
         assert!(one.bytes().all(|byte| ALPHABET.contains(&byte)));
         assert_ne!(one, other);
-        assert_eq!(word(0b00001_00000_11111), "z0100000");
+        assert_eq!(word(0b00001_00000_11111), "z01000");
     }
 }

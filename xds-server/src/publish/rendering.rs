@@ -286,6 +286,14 @@ mod tests {
         })
     }
 
+    /// The same fleet, with its endpoints apart.
+    fn apart(of: Arc<Fleet>) -> Arc<Fleet> {
+        Arc::new(Fleet {
+            endpoint_discovery: EndpointDiscovery::Leds,
+            ..Fleet::clone(&of)
+        })
+    }
+
     fn served(rendering: &mut Rendering, fleets: Vec<Arc<Fleet>>) -> Vec<Arc<Resource>> {
         let shop = Service::new(name("shop"), Protocol::Http);
         rendering.set_model(Arc::new(Model {
@@ -322,5 +330,44 @@ mod tests {
         // An order that comes with a reload is rendered at once; one that stays is not encoded anew.
         let after = served(&mut rendering, vec![fleet("a", &["y"]), fleet("c", &[])]);
         assert!(Arc::ptr_eq(&after[1], &before[2]));
+    }
+
+    #[test]
+    fn fleets_of_both_forms_share_what_is_the_same_for_them() {
+        let mut rendering = Rendering::new("g".into());
+        let plain = fleet("a", &["x"]);
+        let fleets = vec![plain, apart(fleet("b", &["x"])), apart(fleet("c", &["y"]))];
+        drop(served(&mut rendering, fleets));
+        let [a, b, c] = &rendering.fleets[..] else {
+            panic!("three fleets");
+        };
+        let kind = ResourceType::ClusterLoadAssignment;
+        let shop = |of: &FleetSnapshot, apart| {
+            Arc::clone(of.of_type_for(kind, apart).resources().get("shop").unwrap())
+        };
+        assert!(Arc::ptr_eq(&shop(a, false), &shop(b, false)));
+        assert!(
+            Arc::ptr_eq(&shop(a, true), &shop(a, false)),
+            "it has one form"
+        );
+        assert!(a.collections().is_none());
+        let collections = |of: &FleetSnapshot| of.collections().unwrap().version().clone();
+        assert_eq!(
+            collections(b),
+            collections(c),
+            "collections know no regions"
+        );
+    }
+
+    #[test]
+    fn what_a_fleet_no_longer_needs_is_not_kept() {
+        let mut rendering = Rendering::new("g".into());
+        drop(served(&mut rendering, vec![apart(fleet("a", &[]))]));
+        assert_eq!(rendering.endpoints.len(), 1);
+        let after = served(&mut rendering, vec![fleet("a", &[])]);
+        assert!(rendering.endpoints.is_empty());
+        let shop = Service::new(name("shop"), Protocol::Http);
+        let due = resources::assignment(&shop, &ServiceView::default(), &[]);
+        assert_eq!(after[0].version(), due.version());
     }
 }

@@ -19,6 +19,9 @@
 //! not answered: an Envoy would take the answer for an empty one, and what it has of an old path must live until it has the
 //! new load assignment.
 //!
+//! An Envoy whose bootstrap has `node_context_params` puts them behind the glob, after a `?`, and passes over names without
+//! them (measured). They are the same collections, so its names are written with what it put there.
+//!
 //! Not here: what is sent of clusters and load assignments (`subscription`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,6 +34,7 @@ use envoy_types::pb::google::rpc::Status;
 use super::acks::{Acks, Nack};
 use super::subscription::{Batch, check_limits};
 use super::{MAX_UNANSWERED, RESPONSE_BYTES, Refusal};
+use crate::snapshot::Resource;
 use crate::snapshot::collections::{Collection, Collections};
 use crate::snapshot::log::Cursor;
 
@@ -39,6 +43,7 @@ const MAX_NAMED: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct CollectionSubscription {
+    /// By glob, without parameters.
     wanted: BTreeMap<Arc<str>, Place>,
     name_bytes: usize,
     /// The globs of which the client may lack something.
@@ -55,6 +60,8 @@ pub(super) struct CollectionSubscription {
 /// How far a client has come in one collection.
 #[derive(Debug, Default)]
 struct Place {
+    /// What the client put behind the glob.
+    parameters: Box<str>,
     progress: Progress,
     /// Up to where what has changed is in `lacks`; `None`: nothing was sent.
     at: Option<Cursor>,
@@ -88,10 +95,12 @@ impl CollectionSubscription {
 
     /// The globs subscribed to, for people.
     pub(super) fn interest(&mut self) -> Arc<[Arc<str>]> {
-        let wanted = &self.wanted;
-        let shown = self
-            .shown
-            .get_or_insert_with(|| wanted.keys().cloned().collect());
+        let wanted = self.wanted.iter();
+        let shown = self.shown.get_or_insert_with(|| {
+            wanted
+                .map(|(glob, place)| with_parameters(glob, &place.parameters))
+                .collect()
+        });
         Arc::clone(shown)
     }
 
@@ -99,15 +108,17 @@ impl CollectionSubscription {
     pub(super) fn subscribe(&mut self, globs: Vec<String>) -> Result<(), Refusal> {
         for glob in globs {
             self.shown = None;
+            let (glob, parameters) = split(&glob);
+            let place = Place {
+                parameters: parameters.into(),
+                ..Place::default()
+            };
+            self.name_bytes += glob.len() + parameters.len();
             let glob: Arc<str> = glob.into();
-            if self
-                .wanted
-                .insert(Arc::clone(&glob), Place::default())
-                .is_none()
-            {
-                self.name_bytes += glob.len();
-                check_limits(self.wanted.len(), self.name_bytes)?;
+            if let Some(old) = self.wanted.insert(Arc::clone(&glob), place) {
+                self.name_bytes -= glob.len() + old.parameters.len();
             }
+            check_limits(self.wanted.len(), self.name_bytes)?;
             self.behind.insert(glob);
         }
         Ok(())
@@ -115,10 +126,11 @@ impl CollectionSubscription {
 
     pub(super) fn unsubscribe(&mut self, globs: &[String]) {
         for glob in globs {
-            if self.wanted.remove(glob.as_str()).is_some() {
+            let (glob, _) = split(glob);
+            if let Some(old) = self.wanted.remove(glob) {
                 self.shown = None;
-                self.name_bytes -= glob.len();
-                self.behind.remove(glob.as_str());
+                self.name_bytes -= glob.len() + old.parameters.len();
+                self.behind.remove(glob);
                 self.mend(|name| is_in(name, glob));
             }
         }
@@ -128,7 +140,7 @@ impl CollectionSubscription {
     pub(super) fn send_again(&mut self, collections: &[Arc<Collection>]) {
         for collection in collections {
             if let Some(place) = self.wanted.get_mut(&**collection.glob()) {
-                *place = Place::default();
+                place.begin_anew();
                 self.behind.insert(Arc::clone(collection.glob()));
             }
         }
@@ -239,9 +251,24 @@ impl CollectionSubscription {
 }
 
 impl Place {
+    fn begin_anew(&mut self) {
+        *self = Self {
+            parameters: std::mem::take(&mut self.parameters),
+            ..Self::default()
+        };
+    }
+
+    /// An entry under the name that the client knows it by.
+    fn known_as(&self, entry: &Arc<Resource>) -> Arc<Resource> {
+        match &*self.parameters {
+            "" => Arc::clone(entry),
+            parameters => Arc::new(entry.renamed(with_parameters(entry.name(), parameters))),
+        }
+    }
+
     /// Puts what the client lacks of the collection into the batch. Says whether that is all.
     fn next(&mut self, collection: &Collection, batch: &mut Batch, bytes: &mut usize) -> bool {
-        if let Progress::Whole(up_to) = &mut self.progress {
+        if let Progress::Whole(up_to) = &self.progress {
             batch.is_answer = true;
             let after = up_to.clone().map_or(Bound::Unbounded, Bound::Excluded);
             for (name, entry) in collection.entries().range((after, Bound::Unbounded)) {
@@ -249,8 +276,8 @@ impl Place {
                     return false;
                 }
                 *bytes += entry.delta_entry().len();
-                batch.resources.push(Arc::clone(entry));
-                *up_to = Some(Arc::clone(name));
+                batch.resources.push(self.known_as(entry));
+                self.progress = Progress::Whole(Some(Arc::clone(name)));
             }
             self.progress = Progress::Changes;
             self.lacks.extend(collection.left().iter().cloned());
@@ -263,10 +290,11 @@ impl Place {
             match collection.entries().get(&name) {
                 Some(entry) => {
                     *bytes += entry.delta_entry().len();
-                    batch.resources.push(Arc::clone(entry));
+                    batch.resources.push(self.known_as(entry));
                 }
                 None => {
                     *bytes += name.len();
+                    let name = with_parameters(&name, &self.parameters);
                     batch.removed.push(name);
                 }
             }
@@ -278,10 +306,8 @@ impl Place {
         let log = collection.log();
         let before = self.at.replace(log.cursor());
         let Some(changed) = before.as_ref().and_then(|before| log.since(before)) else {
-            *self = Self {
-                at: self.at.take(),
-                ..Self::default()
-            };
+            self.begin_anew();
+            self.at = Some(log.cursor());
             return;
         };
         let is_sent = |name: &&Arc<str>| match &self.progress {
@@ -289,6 +315,18 @@ impl Place {
             Progress::Changes => true,
         };
         self.lacks.extend(changed.filter(is_sent).cloned());
+    }
+}
+
+/// What a client asks for, without and with what it puts behind it.
+fn split(asked: &str) -> (&str, &str) {
+    asked.split_at(asked.find('?').unwrap_or(asked.len()))
+}
+
+fn with_parameters(name: &Arc<str>, parameters: &str) -> Arc<str> {
+    match parameters {
+        "" => Arc::clone(name),
+        parameters => format!("{name}{parameters}").into(),
     }
 }
 

@@ -6,7 +6,7 @@ use envoy_types::pb::google::protobuf::UInt32Value;
 use super::*;
 use crate::model::{Name, NodeMatcher};
 use crate::snapshot::collections::Assignment;
-use crate::snapshot::{FleetSnapshot, Resource, ResourceType};
+use crate::snapshot::{FleetSnapshot, ResourceType};
 
 const GLOB: &str = "xdstp://vitals/t/shop/*";
 
@@ -244,6 +244,26 @@ fn a_client_that_does_not_answer_gets_nothing_more_and_then_the_newest() {
     client.answer(16, None);
     assert_eq!(client.next(&now), Some((vec![0], vec![])));
     assert_eq!(client.next(&now), None);
+}
+
+#[test]
+fn an_envoy_that_puts_parameters_behind_the_glob_finds_them_behind_the_names() {
+    let first = all(collection([entry(0, 1), entry(1, 1)]), None);
+    let second = all(get(&first).next(vec![], vec![name(1)]), Some(&first));
+    let asked = format!("{GLOB}?xds.node.cluster=edge");
+    let mut subscription = CollectionSubscription::default();
+    subscription.subscribe(vec![asked.clone()]).unwrap();
+    assert_eq!(*subscription.interest(), [asked.as_str().into()]);
+    let batch = subscription.next(first.collections().unwrap(), 1).unwrap();
+    let written = |number| format!("{}?xds.node.cluster=edge", name(number));
+    let sent = &batch.resources[0];
+    assert_eq!(**sent.name(), *written(0));
+    assert_eq!(sent.any(), entry(0, 1).any());
+    let batch = subscription.next(second.collections().unwrap(), 2).unwrap();
+    assert_eq!(batch.removed, [written(1).into()]);
+    subscription.unsubscribe(&[asked]);
+    assert!(subscription.interest().is_empty());
+    assert_eq!(subscription.name_bytes, 0);
 }
 
 #[test]
