@@ -13,8 +13,9 @@
 //! Order of a pass (xDS protocol, "eventual consistency considerations"):
 //! additions Cluster → ClusterLoadAssignment → Listener → RouteConfiguration, then removals the other way round, save
 //! that listeners leave with the additions, because a new one may want the address of an old one. A cluster that is sent anew takes its load assignment along, because a delta Envoy does not ask again (design 5.7).
-//! Where endpoints stand apart (LEDS), they follow their load assignment, and go with it whole when it is sent again.
-//! Nothing waits for an ACK: an Envoy withholds the ACK of a warming cluster until it has the endpoints.
+//! Where endpoints stand apart (LEDS), they follow their load assignment, and go with it whole when it is sent again; what
+//! leads to them waits until the client has answered a load assignment that names new ones.
+//! Nothing else waits for an ACK: an Envoy withholds the ACK of a warming cluster until it has the endpoints.
 //!
 //! After a NACK a resource is sent again only when its content changes or the client asks for it by name (design 5.8):
 //! what counts is what was *sent*.
@@ -22,6 +23,7 @@
 //! Not here: gRPC (`ads`), which fleet a node belongs to, and logging: the outcome of a request is returned.
 
 mod acks;
+mod apart;
 mod collections;
 mod subscription;
 #[cfg(test)]
@@ -127,6 +129,8 @@ pub struct Stream {
     takes_collections: bool,
     /// Where endpoints stand apart, all load assignments are sent again.
     doubts_assignments: bool,
+    /// The client was told of collections that it has not subscribed to, and has not answered yet.
+    awaits_collections: bool,
     last_nonce: u64,
 }
 
@@ -140,14 +144,9 @@ impl Stream {
             collections: None,
             takes_collections: false,
             doubts_assignments: false,
+            awaits_collections: false,
             last_nonce: 0,
         }
-    }
-
-    /// Says that the client takes endpoints apart from their load assignment (LEDS): an Envoy that speaks delta. To all
-    /// others LbEndpoint is a type that is not served.
-    pub fn take_collections(&mut self) {
-        self.takes_collections = self.transport == Transport::Delta;
     }
 
     /// Takes a SotW request. `now` is only written down beside a NACK.
@@ -232,23 +231,6 @@ impl Stream {
         Ok(received(kind, answer, changes, &request.response_nonce))
     }
 
-    /// Endpoints that stand apart. What a client says it has of them counts for nothing: an Envoy says nothing (measured).
-    fn on_collections(
-        &mut self,
-        request: DeltaDiscoveryRequest,
-        now: SystemTime,
-    ) -> Result<Received, Refusal> {
-        let changes = self.collections.is_none()
-            || !request.resource_names_subscribe.is_empty()
-            || !request.resource_names_unsubscribe.is_empty();
-        let collections = self.collections.get_or_insert_default();
-        let answer = collections.answer(&request.response_nonce, request.error_detail, now);
-        collections.subscribe(request.resource_names_subscribe)?;
-        collections.unsubscribe(&request.resource_names_unsubscribe);
-        let kind = ResourceType::LbEndpoint;
-        Ok(received(kind, answer, changes, &request.response_nonce))
-    }
-
     /// The next response that brings the client closer to `fleet`, or `None` when it has everything, or must answer
     /// first. The response counts as sent from here on.
     pub fn next(&mut self, fleet: &FleetSnapshot) -> Option<Response> {
@@ -268,7 +250,10 @@ impl Stream {
             })
         });
         let collections = self.collections.as_ref();
-        if waits || collections.is_some_and(CollectionSubscription::must_answer_first) {
+        if waits
+            || self.awaits_collections
+            || collections.is_some_and(CollectionSubscription::must_answer_first)
+        {
             return None;
         }
         ResourceType::ALL
@@ -302,6 +287,9 @@ impl Stream {
             let batch = self.collections.as_mut()?.next(collections, nonce)?;
             return Some(self.respond(kind, collections.version(), batch));
         }
+        if kind > ResourceType::LbEndpoint && self.must_await_collections() {
+            return None;
+        }
         let of_type = fleet.of_type_for(kind, self.takes_collections);
         if kind == ResourceType::ClusterLoadAssignment {
             self.doubt_assignments(fleet);
@@ -317,14 +305,8 @@ impl Stream {
                 assignments.send_again(cluster);
             }
         }
-        if kind == ResourceType::ClusterLoadAssignment
-            && let (Some(wanted), Some(collections)) = (&mut self.collections, fleet.collections())
-        {
-            for name in &batch.again {
-                if let Some(assignment) = collections.assignment(name) {
-                    wanted.send_again(assignment.collections());
-                }
-            }
+        if kind == ResourceType::ClusterLoadAssignment && self.takes_collections {
+            self.note_assignments(fleet, &batch);
         }
         Some(self.respond(kind, of_type.version(), batch))
     }
@@ -376,18 +358,6 @@ impl Stream {
                     .as_ref()
                     .is_some_and(|clusters| clusters.is_claimed(name))
             });
-        }
-    }
-
-    /// Where endpoints stand apart, no word of a client that it has a load assignment is taken: if its connection broke
-    /// after a cluster had changed, it would warm up without one, and then wait in vain for collections that the cluster
-    /// before it is subscribed to. Load assignments without endpoints are small.
-    fn doubt_assignments(&mut self, fleet: &FleetSnapshot) {
-        let [_, assignments, ..] = &mut self.subscriptions;
-        if let (Some(assignments), Some(_)) = (assignments, fleet.collections())
-            && std::mem::take(&mut self.doubts_assignments)
-        {
-            assignments.distrust_claims(|_| false);
         }
     }
 

@@ -146,6 +146,12 @@ impl CollectionSubscription {
         }
     }
 
+    /// Whether the client is subscribed to all of these.
+    pub(super) fn wants_all(&self, collections: &[Arc<Collection>]) -> bool {
+        let mut globs = collections.iter().map(|collection| collection.glob());
+        globs.all(|glob| self.wanted.contains_key(glob))
+    }
+
     /// Takes the answer to a response; see [`Acks::answer`]. A refusal stands until all that was refused was sent anew or
     /// given up.
     pub(super) fn answer(

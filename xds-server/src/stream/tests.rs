@@ -15,6 +15,7 @@ use envoy_types::pb::google::rpc::Status;
 
 use super::*;
 use crate::model::{Name, NodeMatcher};
+use crate::snapshot::collections::{Assignment, Collection};
 use ResourceType::{
     Cluster as Cds, ClusterLoadAssignment as Eds, Listener as Lds, RouteConfiguration as Rds,
 };
@@ -828,4 +829,51 @@ fn endpoints_apart_are_for_envoys_that_speak_delta_alone() {
     let status: Vec<_> = talk.stream.status().collect();
     assert_eq!(status.len(), 1);
     assert_eq!(*status[0].1.subscribed, ["xdstp://vitals/x/*".into()]);
+}
+
+/// A fleet with a cluster `a` whose one endpoint stands apart, and a route in this revision.
+fn fleet_apart(route: u32, before: &FleetSnapshot) -> FleetSnapshot {
+    let glob = "xdstp://vitals/x/a/*";
+    let entry = resource(ResourceType::LbEndpoint, "xdstp://vitals/x/a/1", 1);
+    let collection = Collection::new(glob.into(), [entry]);
+    let apart = resource(Eds, "a", 1);
+    let plain = || unreachable!("nobody asks for the plain form");
+    let assignment = Assignment::apart(apart, vec![Arc::new(collection)], plain);
+    fleet(&[(Cds, "a", 1), (Eds, "a", 1), (Rds, "r", route)], &[])
+        .with_collections(vec![Arc::new(assignment)])
+        .following(before)
+}
+
+#[test]
+fn a_route_goes_out_after_the_endpoints_that_a_new_load_assignment_names() {
+    for refuses in [false, true] {
+        let mut talk = Talk::delta();
+        talk.stream.take_collections();
+        let held = fleet(&[(Cds, "a", 1), (Rds, "r", 1)], &["a"]);
+        let held = held.with_collections(Vec::new());
+        talk.subscribe(Cds, &[]);
+        talk.subscribe(Eds, &["a"]);
+        talk.subscribe(Rds, &["r"]);
+        for kind in [Cds, Rds] {
+            let response = talk.stream.next(&held).unwrap();
+            assert_eq!(response.kind, kind);
+            talk.ack(&response, &[]);
+        }
+        let fleet = fleet_apart(2, &held);
+        let assignment = talk.stream.next(&fleet).unwrap();
+        assert_eq!(assignment.kind, Eds);
+        assert_eq!(talk.stream.next(&fleet), None, "the route waits");
+        if refuses {
+            talk.nack(&assignment, &[]);
+        } else {
+            // In the order of an Envoy.
+            talk.subscribe(ResourceType::LbEndpoint, &["xdstp://vitals/x/a/*"]);
+            let endpoints = talk.stream.next(&fleet).unwrap();
+            assert_eq!(endpoints.kind, ResourceType::LbEndpoint);
+            assert_eq!(talk.stream.next(&fleet), None, "until the answer");
+            talk.ack(&assignment, &[]);
+        }
+        assert_eq!(talk.stream.next(&fleet).unwrap().kind, Rds);
+        assert_eq!(talk.stream.next(&fleet), None);
+    }
 }
