@@ -1,9 +1,10 @@
 //! One connection with some streams on it, and what each stream says: clusters first, then the load assignments of all of
-//! them, then listeners, as an Envoy does; an ACK for everything; after a broken connection the same again, in delta with
+//! them, then listeners, as an Envoy does, and where endpoints stand apart the collections that load assignments name; an ACK for everything; after a broken connection the same again, in delta with
 //! the versions it has.
 //!
 //! In: where the server is. Out: notes to the [`Tally`]. Not here: reading of messages (`wire`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,16 +26,29 @@ pub(crate) struct Swarm {
     pub(crate) tally: Tally,
     /// The names of all load assignments.
     pub(crate) names: Vec<String>,
+    /// How many endpoints stand apart from them.
+    apart: usize,
     /// Streams that read nothing after their first state.
     pub(crate) deaf: usize,
 }
 
 impl Swarm {
-    pub(crate) fn new(form: Form, streams: usize, services: usize, deaf: usize) -> Self {
+    pub(crate) fn new(
+        form: Form,
+        streams: usize,
+        services: usize,
+        endpoints: usize,
+        deaf: usize,
+    ) -> Self {
         Self {
             form,
             tally: Tally::new(streams - deaf),
             names: (0..services).map(service_name).collect(),
+            apart: if form == Form::Leds {
+                services * endpoints
+            } else {
+                0
+            },
             deaf,
         }
     }
@@ -137,6 +151,9 @@ struct Client {
     assignments: Vec<u64>,
     /// The services whose resources have not come yet.
     missing: usize,
+    /// The endpoints that stand apart and have not come since it connected.
+    missing_apart: usize,
+    globs: BTreeSet<String>,
     subscribed: bool,
     answered: bool,
     in_step: bool,
@@ -153,6 +170,8 @@ impl Client {
             clusters: vec![0; services],
             assignments: vec![0; services],
             missing: 2 * services,
+            missing_apart: swarm.apart,
+            globs: BTreeSet::new(),
             subscribed: false,
             answered: false,
             in_step: false,
@@ -167,6 +186,9 @@ impl Client {
             swarm.tally.step(false);
         }
         (self.subscribed, self.answered) = (false, false);
+        // No client says which it has.
+        self.missing_apart = swarm.apart;
+        self.globs.clear();
         if swarm.form == Form::Sotw {
             // It has no versions to show, so all of it comes anew.
             self.clusters.fill(0);
@@ -235,15 +257,34 @@ impl Client {
         match kind {
             Kind::Listener => self.answered = true,
             Kind::Cluster | Kind::Assignment => self.keep(swarm, kind, &message.resources),
+            Kind::Endpoint => {
+                let came = message.resources.len();
+                self.missing_apart = self.missing_apart.saturating_sub(came);
+            }
         }
         if kind == Kind::Cluster && !self.subscribed {
             self.subscribe(swarm, out)?;
         }
-        if kind == Kind::Assignment && !self.deaf {
-            self.place = tally.saw(self.place, &message.version);
+        let mut globs = message.globs.clone();
+        globs.retain(|glob| self.globs.insert(glob.clone()));
+        if !globs.is_empty() {
+            let ask = Ask {
+                names: &globs,
+                ..Ask::default()
+            };
+            send(swarm, out, Kind::Endpoint, &ask)?;
+        }
+        let (of_flips, flipped) = match swarm.form {
+            Form::Sotw | Form::Delta => (Kind::Assignment, &tally.flipped),
+            Form::Leds => (Kind::Endpoint, &tally.flipped_endpoint),
+        };
+        if kind == of_flips && !self.deaf {
+            if kind == Kind::Assignment {
+                self.place = tally.saw(self.place, &message.version);
+            }
             let (flip, flipped) = (
                 tally.flip.load(Ordering::SeqCst),
-                tally.flipped.load(Ordering::SeqCst),
+                flipped.load(Ordering::SeqCst),
             );
             if self.flip != flip
                 && message
@@ -255,7 +296,7 @@ impl Client {
                 tally.acked();
             }
         }
-        if !self.in_step && !self.deaf && self.answered && self.missing == 0 {
+        if !self.in_step && !self.deaf && self.answered && self.missing + self.missing_apart == 0 {
             self.in_step = true;
             tally.step(true);
         }
@@ -265,7 +306,7 @@ impl Client {
     fn keep(&mut self, swarm: &Swarm, kind: Kind, resources: &[(Option<usize>, u64)]) {
         let kept = match kind {
             Kind::Cluster => &mut self.clusters,
-            Kind::Assignment | Kind::Listener => &mut self.assignments,
+            Kind::Assignment | Kind::Endpoint | Kind::Listener => &mut self.assignments,
         };
         for (number, version) in resources {
             let Some(slot) = number.and_then(|number| kept.get_mut(number)) else {
@@ -274,7 +315,7 @@ impl Client {
             let version = (*version).max(1);
             if *slot == 0 {
                 self.missing -= 1;
-            } else if *slot == version && swarm.form == Form::Delta {
+            } else if *slot == version && swarm.form.is_delta() {
                 swarm.tally.resent.fetch_add(1, Ordering::Relaxed);
             }
             *slot = version;

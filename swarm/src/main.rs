@@ -68,6 +68,7 @@ fn main() -> Result<()> {
         args.form,
         args.streams,
         args.services,
+        args.endpoints,
         args.deaf,
     ));
     let (server, connect) = watch::channel(None);
@@ -156,7 +157,8 @@ fn flips(
         let (to, flipped) = mpsc::sync_channel(1);
         let streams = Arc::clone(swarm);
         targets.flip(Box::new(move |flip: Flip| {
-            streams.tally.begin_flip(flip.endpoint / endpoints.max(1));
+            let service = flip.endpoint / endpoints.max(1);
+            streams.tally.begin_flip(service, flip.endpoint);
             to.send(flip).ok();
         }));
         let flip = flipped.recv_timeout(PATIENCE).context("no probe came")?;

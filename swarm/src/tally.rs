@@ -27,6 +27,8 @@ pub(crate) struct Tally {
     pub(crate) flip: AtomicU64,
     /// The service that the present flip is of.
     pub(crate) flipped: AtomicUsize,
+    /// The endpoint itself.
+    pub(crate) flipped_endpoint: AtomicUsize,
     acks: Mutex<Acks>,
     changed: Condvar,
     history: Mutex<History>,
@@ -67,6 +69,7 @@ impl Tally {
             in_step: Mutex::default(),
             flip: AtomicU64::new(0),
             flipped: AtomicUsize::new(usize::MAX),
+            flipped_endpoint: AtomicUsize::new(usize::MAX),
             acks: Mutex::default(),
             changed: Condvar::new(),
             history: Mutex::default(),
@@ -98,9 +101,10 @@ impl Tally {
         (in_step.count, in_step.all_at)
     }
 
-    /// A new flip, of that service.
-    pub(crate) fn begin_flip(&self, service: usize) {
+    /// A new flip, of an endpoint of that service.
+    pub(crate) fn begin_flip(&self, service: usize, endpoint: usize) {
         lock(&self.acks).at.clear();
+        self.flipped_endpoint.store(endpoint, Ordering::SeqCst);
         self.flipped.store(service, Ordering::SeqCst);
         self.flip.fetch_add(1, Ordering::SeqCst);
     }
@@ -179,7 +183,7 @@ mod tests {
     #[test]
     fn all_acks_are_waited_for() {
         let tally = Tally::new(2);
-        tally.begin_flip(7);
+        tally.begin_flip(7, 70);
         tally.acked();
         assert_eq!(tally.all_acks(Duration::ZERO).len(), 1);
         tally.acked();

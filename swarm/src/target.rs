@@ -43,6 +43,12 @@ pub(crate) struct Targets {
 }
 
 const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 1]);
+/// The number of the endpoint at an address.
+pub(crate) fn number_of(address: Ipv4Addr) -> Option<usize> {
+    let number = u32::from(address).checked_sub(FIRST)?;
+    usize::try_from(number).ok()
+}
+
 const UP: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 const DOWN: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
@@ -92,7 +98,7 @@ impl Targets {
         let SocketAddr::V4(local) = stream.local_addr().ok()? else {
             return None;
         };
-        let number = u32::from(*local.ip()).checked_sub(FIRST)? as usize;
+        let number = number_of(*local.ip())?;
         stream
             .set_read_timeout(Some(Duration::from_millis(500)))
             .ok()?;

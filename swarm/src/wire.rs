@@ -10,15 +10,29 @@ use anyhow::{Result, bail, ensure};
 pub(crate) enum Form {
     Sotw,
     Delta,
+    /// Delta, and the endpoints stand apart from their load assignments.
+    Leds,
 }
 
 impl Form {
+    pub(crate) fn is_delta(self) -> bool {
+        self != Self::Sotw
+    }
+
+    /// What the client calls itself: endpoints apart are for Envoys.
+    fn user_agent(self) -> &'static str {
+        match self {
+            Self::Sotw | Self::Delta => "swarm",
+            Self::Leds => "envoy",
+        }
+    }
+
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Sotw => {
                 "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
             }
-            Self::Delta => {
+            Self::Delta | Self::Leds => {
                 "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
             }
         }
@@ -30,6 +44,7 @@ impl Form {
 pub(crate) enum Kind {
     Cluster,
     Assignment,
+    Endpoint,
     Listener,
 }
 
@@ -40,14 +55,20 @@ impl Kind {
             Self::Assignment => {
                 "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
             }
+            Self::Endpoint => "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint",
             Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
         }
     }
 
     fn from_url(url: &[u8]) -> Option<Self> {
-        [Self::Cluster, Self::Assignment, Self::Listener]
-            .into_iter()
-            .find(|kind| kind.url().as_bytes() == url)
+        [
+            Self::Cluster,
+            Self::Assignment,
+            Self::Endpoint,
+            Self::Listener,
+        ]
+        .into_iter()
+        .find(|kind| kind.url().as_bytes() == url)
     }
 }
 
@@ -63,6 +84,13 @@ fn service_number(name: &[u8]) -> Option<usize> {
         .ok()
 }
 
+/// The number of the endpoint of that name, which ends in its address and port.
+fn endpoint_number(name: &[u8]) -> Option<usize> {
+    let name = std::str::from_utf8(name).ok()?;
+    let (address, _) = name.rsplit('/').next()?.split_once('-')?;
+    crate::target::number_of(address.parse().ok()?)
+}
+
 /// A response, as far as the swarm needs it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
@@ -70,9 +98,11 @@ pub(crate) struct Message {
     pub(crate) nonce: String,
     /// `version_info`, `system_version_info`; what it stands for is the server's.
     pub(crate) version: Vec<u8>,
-    /// The number of each resource's service, and in delta its version.
+    /// The number of each resource's service, or of the endpoint that it is, and in delta its version.
     pub(crate) resources: Vec<(Option<usize>, u64)>,
     pub(crate) removed: usize,
+    /// Where endpoints stand apart: what is to be subscribed to.
+    pub(crate) globs: Vec<String>,
 }
 
 /// What a field of the message is for.
@@ -86,17 +116,26 @@ enum Use {
     Removed,
     Name,
     Version,
+    Glob,
 }
 
-fn use_of(form: Form, depth: usize, field: u64) -> Use {
+fn use_of(form: Form, kind: Option<Kind>, depth: usize, field: u64) -> Use {
+    if form == Form::Leds && kind == Some(Kind::Assignment) {
+        // Resource.resource, Any.value, ClusterLoadAssignment.endpoints, LocalityLbEndpoints.leds_cluster_locality_config
+        match (depth, field) {
+            (1..=3, 2) | (4, 8) => return Use::Enter,
+            (5, 2) => return Use::Glob,
+            _ => {}
+        }
+    }
     match (form, depth, field) {
         (_, 0, 1) => Use::SystemVersion,
         (_, 0, 2) => Use::Enter,
         (_, 0, 4) => Use::TypeUrl,
         (_, 0, 5) => Use::Nonce,
-        (Form::Delta, 0, 6) => Use::Removed,
-        (Form::Delta, 1, 1) => Use::Version,
-        (Form::Delta, 1, 3) => Use::Name,
+        (Form::Delta | Form::Leds, 0, 6) => Use::Removed,
+        (Form::Delta | Form::Leds, 1, 1) => Use::Version,
+        (Form::Delta | Form::Leds, 1, 3) => Use::Name,
         // SotW: the name is the first field of the value of the Any.
         (Form::Sotw, 1, 2) => Use::Enter,
         (Form::Sotw, 2, 1) => Use::Name,
@@ -199,7 +238,7 @@ impl Reader {
                         continue;
                     }
                     let length = usize::try_from(*value)?;
-                    match use_of(self.form, self.ends.len() - 1, *field) {
+                    match use_of(self.form, self.message.kind, self.ends.len() - 1, *field) {
                         Use::Enter => {
                             self.ends.push(self.position + length);
                             self.state = State::Key(0, 0);
@@ -259,7 +298,14 @@ impl Reader {
             Use::TypeUrl => self.message.kind = Kind::from_url(bytes),
             Use::Nonce => self.message.nonce = String::from_utf8_lossy(bytes).into_owned(),
             Use::Removed => self.message.removed += 1,
+            Use::Name if self.message.kind == Some(Kind::Endpoint) => {
+                self.name = endpoint_number(bytes);
+            }
             Use::Name => self.name = service_number(bytes),
+            Use::Glob => {
+                let glob = String::from_utf8_lossy(bytes).into_owned();
+                self.message.globs.push(glob);
+            }
             Use::Version => {
                 let text = std::str::from_utf8(bytes).unwrap_or_default();
                 self.version = u64::from_str_radix(text, 16).unwrap_or_default();
@@ -331,10 +377,10 @@ pub(crate) fn request(form: Form, kind: Kind, ask: &Ask<'_>) -> Vec<u8> {
         let mut node = Vec::new();
         field(&mut node, 1, id.as_bytes());
         field(&mut node, 2, b"edge");
-        field(&mut node, 6, b"swarm");
+        field(&mut node, 6, form.user_agent().as_bytes());
         let number = match form {
             Form::Sotw => 2,
-            Form::Delta => 1,
+            Form::Delta | Form::Leds => 1,
         };
         field(&mut out, number, &node);
     }
@@ -351,7 +397,7 @@ pub(crate) fn request(form: Form, kind: Kind, ask: &Ask<'_>) -> Vec<u8> {
                 field(&mut out, 5, ask.nonce.as_bytes());
             }
         }
-        Form::Delta => {
+        Form::Delta | Form::Leds => {
             field(&mut out, 2, kind.url().as_bytes());
             for name in ask.names {
                 field(&mut out, 3, name.as_bytes());
@@ -415,6 +461,47 @@ mod tests {
         framed(&body)
     }
 
+    fn message_of(kind: Kind, resource: &[u8]) -> Vec<u8> {
+        let mut body = Vec::new();
+        field(&mut body, 1, b"v");
+        field(&mut body, 4, kind.url().as_bytes());
+        field(&mut body, 5, b"9");
+        field(&mut body, 2, resource);
+        framed(&body)
+    }
+
+    fn leds() -> Vec<u8> {
+        let mut assignment = Vec::new();
+        field(&mut assignment, 1, b"s-00042");
+        for glob in ["x/*", "y/*"] {
+            let (mut config, mut locality) = (Vec::new(), Vec::new());
+            field(&mut config, 1, &[7; 10]);
+            field(&mut config, 2, glob.as_bytes());
+            field(&mut locality, 1, b"");
+            field(&mut locality, 8, &config);
+            field(&mut assignment, 2, &locality);
+        }
+        let (mut any, mut resource) = (Vec::new(), Vec::new());
+        field(&mut any, 1, b"url");
+        field(&mut any, 2, &assignment);
+        field(&mut resource, 1, b"00000000000000ff");
+        field(&mut resource, 2, &any);
+        field(&mut resource, 3, b"s-00042");
+        message_of(Kind::Assignment, &resource)
+    }
+
+    fn leds_endpoint() -> Vec<u8> {
+        let mut resource = Vec::new();
+        field(&mut resource, 1, b"000000ff");
+        field(&mut resource, 2, &[7; 100]);
+        field(
+            &mut resource,
+            3,
+            b"xdstp://vitals/kind/g.1/s-00042/g/127.1.1.3-80",
+        );
+        message_of(Kind::Endpoint, &resource)
+    }
+
     fn sotw() -> Vec<u8> {
         let mut value = Vec::new();
         field(&mut value, 1, b"s-00007");
@@ -443,6 +530,31 @@ mod tests {
                     version: b"v".to_vec(),
                     resources: vec![(Some(42), 0xff)],
                     removed: 1,
+                    globs: vec![],
+                },
+            ),
+            (
+                Form::Leds,
+                leds(),
+                Message {
+                    kind: Some(Kind::Assignment),
+                    nonce: "9".into(),
+                    version: b"v".to_vec(),
+                    resources: vec![(Some(42), 0xff)],
+                    removed: 0,
+                    globs: vec!["x/*".into(), "y/*".into()],
+                },
+            ),
+            (
+                Form::Leds,
+                leds_endpoint(),
+                Message {
+                    kind: Some(Kind::Endpoint),
+                    nonce: "9".into(),
+                    version: b"v".to_vec(),
+                    resources: vec![(Some(258), 0xff)],
+                    removed: 0,
+                    globs: vec![],
                 },
             ),
             (
@@ -454,6 +566,7 @@ mod tests {
                     version: b"v".to_vec(),
                     resources: vec![(Some(7), 0), (Some(7), 0)],
                     removed: 0,
+                    globs: vec![],
                 },
             ),
         ] {

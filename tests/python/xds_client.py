@@ -8,7 +8,9 @@ In: the server; for TLS a file of authorities, and for mutual TLS a certificate 
         `padding` that many bytes of error detail
   {"op": "close", "stream": "s"}
 
-  {"event": "response", "type", "version", "nonce", "bytes", "names", "removed", "health": {"address:port": "HEALTHY"}}
+  {"event": "response", "type", "version", "nonce", "bytes", "names", "removed", "health": {"address:port": "HEALTHY"},
+   "collections": ["xdstp://…/*"]}
+        `collections`: where the endpoints of load assignments stand apart
   {"event": "end", "code": "INVALID_ARGUMENT", "details": "…"}
 
 Not here: any decision. The scenario that drives it decides.
@@ -22,7 +24,7 @@ import threading
 import grpc
 from envoy.config.core.v3 import health_check_pb2
 from envoy.config.cluster.v3 import cluster_pb2
-from envoy.config.endpoint.v3 import endpoint_pb2
+from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.service.discovery.v3 import discovery_pb2
@@ -54,24 +56,27 @@ def emit(stream, event, **fields):
         print(json.dumps({"stream": stream, "event": event, **fields}), flush=True)
 
 
-def health_of(assignment):
-    """The status of each endpoint of a ClusterLoadAssignment."""
+def health_of(endpoints):
+    """The status of each of some LbEndpoints."""
     health = {}
-    for locality in assignment.endpoints:
-        for entry in locality.lb_endpoints:
-            address = entry.endpoint.address.socket_address
-            name = f"{address.address}:{address.port_value}"
-            health[name] = health_check_pb2.DESCRIPTOR.enum_types_by_name["HealthStatus"].values_by_number[
-                entry.health_status
-            ].name
+    for entry in endpoints:
+        address = entry.endpoint.address.socket_address
+        name = f"{address.address}:{address.port_value}"
+        health[name] = health_check_pb2.DESCRIPTOR.enum_types_by_name["HealthStatus"].values_by_number[
+            entry.health_status
+        ].name
     return health
 
 
 def describe(response, size):
     """What an event tells of a response."""
-    names, health = [], {}
+    names, health, collections = [], {}, []
     for resource in response.resources:
         packed = resource.resource if hasattr(resource, "resource") else resource
+        if packed.type_url.endswith(".LbEndpoint"):
+            names.append(resource.name)
+            health.update(health_of([endpoint_components_pb2.LbEndpoint.FromString(packed.value)]))
+            continue
         known = TYPES.get(packed.type_url.rsplit("/", 1)[-1])
         if known is None:
             names.append("?")
@@ -79,7 +84,10 @@ def describe(response, size):
         message = known[0].FromString(packed.value)
         names.append(getattr(message, known[1]))
         if isinstance(message, endpoint_pb2.ClusterLoadAssignment):
-            health.update(health_of(message))
+            for locality in message.endpoints:
+                health.update(health_of(locality.lb_endpoints))
+                if locality.HasField("leds_cluster_locality_config"):
+                    collections.append(locality.leds_cluster_locality_config.leds_collection_name)
     version = getattr(response, "version_info", "") or getattr(response, "system_version_info", "")
     return {
         "type": response.type_url,
@@ -90,6 +98,7 @@ def describe(response, size):
         "versions": {r.name: r.version for r in response.resources if hasattr(r, "resource")},
         "removed": list(getattr(response, "removed_resources", [])),
         "health": health,
+        "collections": collections,
     }
 
 

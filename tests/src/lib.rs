@@ -2,8 +2,8 @@
 //!
 //! In: the binaries that `cargo xtask test` built or brought (see [`tools`]). Out: one module per actor that a scenario
 //! puts on stage: [`backend`], [`vitals`], [`envoy`], [`xds`] (a scripted gRPC client), [`load`] (somebody who sends
-//! requests all the time), [`request`] (one request with every detail), [`open`] (what stays open), [`servers`] of others, an [`authority`],
-//! [`hostile`] ones, also
+//! requests all the time), [`line`] (a network that fails), [`request`] (one request with every detail), [`open`] (what
+//! stays open), [`servers`] of others, an [`authority`], [`security`] of the server's own listener, [`hostile`] ones, also
 //! inside TLS ([`hostile_tls`]), [`probe`] (`vitals probe`), and [`lab`], which sets the usual
 //! scene. [`wait`] is how a scenario waits.
 //!
@@ -27,6 +27,7 @@ pub mod hostile;
 pub mod hostile_tls;
 pub mod http_client;
 pub mod lab;
+pub mod line;
 pub mod load;
 pub mod net;
 pub mod open;
@@ -49,6 +50,8 @@ pub enum Transport {
     Sotw,
     /// Incremental.
     Delta,
+    /// Incremental, and all fleets have `endpointDiscovery: LEDS` ([`with_leds`](config::with_leds)).
+    Leds,
 }
 
 impl Transport {
@@ -57,8 +60,14 @@ impl Transport {
     pub fn name(self) -> &'static str {
         match self {
             Self::Sotw => "SOTW",
-            Self::Delta => "DELTA",
+            Self::Delta | Self::Leds => "DELTA",
         }
+    }
+
+    /// Whether it is incremental.
+    #[must_use]
+    pub fn is_delta(self) -> bool {
+        self != Self::Sotw
     }
 }
 
@@ -71,6 +80,42 @@ macro_rules! on_both_transports {
         }
         mod delta {
             $(#[test] fn $scenario() { super::$scenario($crate::Transport::Delta); })+
+        }
+    };
+}
+
+/// Makes three tests of each scenario function `fn(Transport)`: those of [`on_both_transports`], and `leds::NAME`. The server
+/// that they start listens in TLS or mutual TLS by turns ([`security`]).
+#[macro_export]
+macro_rules! on_every_transport {
+    ($($scenario:ident),+ $(,)?) => {
+        mod sotw {
+            $(#[test] fn $scenario() {
+                let transport = $crate::Transport::Sotw;
+                $crate::security::with_security(transport, || super::$scenario(transport));
+            })+
+        }
+        mod delta {
+            $(#[test] fn $scenario() {
+                let transport = $crate::Transport::Delta;
+                $crate::security::with_security(transport, || super::$scenario(transport));
+            })+
+        }
+        $crate::in_leds!($($scenario),+);
+    };
+}
+
+/// Makes a test `leds::NAME` of each scenario function `fn(Transport)`.
+#[macro_export]
+macro_rules! in_leds {
+    ($($scenario:ident),+ $(,)?) => {
+        mod leds {
+            $(#[test] fn $scenario() {
+                let transport = $crate::Transport::Leds;
+                $crate::security::with_security(transport, || {
+                    $crate::config::with_leds(|| super::$scenario(transport));
+                });
+            })+
         }
     };
 }

@@ -54,7 +54,7 @@ pub fn with_security(transport: Transport, scenario: impl FnOnce()) {
     let of_all = std::env::var_os("VITALS_TEST_SECURITY").map(|text| text.into_string());
     let of_all = of_all.map(|text| text.expect("plain, tls or mtls"));
     let security = match (of_all.as_deref(), transport) {
-        (Some("plain"), _) => Security::Plain,
+        (Some("plain"), _) | (None, Transport::Leds) => Security::Plain,
         (Some("tls"), _) | (None, Transport::Sotw) => Security::Tls,
         (Some("mtls"), _) | (None, Transport::Delta) => Security::Mutual,
         (Some(other), _) => panic!("VITALS_TEST_SECURITY={other}: write plain, tls or mtls"),
@@ -64,24 +64,27 @@ pub fn with_security(transport: Transport, scenario: impl FnOnce()) {
     SECURITY.set(Security::Plain);
 }
 
-/// Flags for a server that will listen on `xds`; `dir` takes the files, once for each address.
+/// Flags for a new server that will listen on `xds`; `dir` takes the files.
 pub(crate) fn secure(command: &mut Command, xds: SocketAddr, dir: &Path) {
     let security = SECURITY.get();
-    let made = || {
-        let authority = Authority::new(dir, &format!("authority-{}", xds.port()));
-        Files {
-            ca: authority.cert.clone(),
-            server: authority.issue("server", &xds.ip().to_string()),
-            own: (security == Security::Mutual)
-                .then(|| authority.issue("client", "spiffe://mesh/any")),
-        }
-    };
-    // Who starts a server again may be another thread.
-    let known = files(xds);
-    let Some(files) = known.or_else(|| (security != Security::Plain).then(made)) else {
+    // Addresses come again: what is known of this one is a server's of another scenario.
+    if security == Security::Plain {
+        servers().remove(&xds);
         return;
+    }
+    let authority = Authority::new(dir, &format!("authority-{}", xds.port()));
+    let files = Files {
+        ca: authority.cert.clone(),
+        server: authority.issue("server", &xds.ip().to_string()),
+        own: (security == Security::Mutual).then(|| authority.issue("client", "spiffe://mesh/any")),
     };
-    servers().insert(xds, files.clone());
+    servers().insert(xds, files);
+    secure_again(command, xds);
+}
+
+/// The same flags for the same server when it is started again.
+pub(crate) fn secure_again(command: &mut Command, xds: SocketAddr) {
+    let Some(files) = files(xds) else { return };
     command.arg("--tls-cert").arg(&files.server.cert);
     command.arg("--tls-key").arg(&files.server.key);
     if files.own.is_some() {

@@ -97,8 +97,7 @@ impl Vitals {
     #[track_caller]
     pub fn start_again(&mut self) {
         let mut command = serve(&self.config, &self.state, self.xds, self.admin);
-        let dir = self.log.parent().unwrap_or(Path::new("."));
-        security::secure(&mut command, self.xds, dir);
+        security::secure_again(&mut command, self.xds);
         self.process = Process::spawn("vitals", &mut command, &self.log);
         self.wait_until_ready();
     }
@@ -269,7 +268,7 @@ pub fn bootstrap_with(
     command.arg("bootstrap").arg("--config").arg(config);
     command.args(["--fleet", fleet, "--server", &server.to_string()]);
     command.args(["--node-id", node_id, "--admin-port", "0"]);
-    if transport == Transport::Delta {
+    if transport.is_delta() {
         command.arg("--delta");
     }
     security::know(&mut command, server);

@@ -23,6 +23,8 @@ use crate::{Transport, tools};
 pub const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 /// Type URL of endpoint assignments.
 pub const ASSIGNMENT: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
+/// Type URL of endpoints that stand apart.
+pub const ENDPOINT: &str = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint";
 /// Type URL of listeners.
 pub const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
 

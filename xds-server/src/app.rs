@@ -14,6 +14,7 @@
 
 mod args;
 mod doors;
+mod generation;
 mod logging;
 mod source_address;
 mod trust_args;
@@ -157,6 +158,7 @@ async fn run(args: ServeArgs, loaded: Loaded, trust: Trust) -> anyhow::Result<()
             connected.have_taken(fleet, ResourceType::Cluster, version)
         })),
         window: args.coalesce,
+        generation: generation::generation(vitals_prober::clock::wall()),
     };
     // Ends when `models` is dropped, which the config task does at the stop.
     let mut publisher = tokio::spawn(publish::run(

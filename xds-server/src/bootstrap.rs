@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::model::{Fleet, Name};
+use crate::model::{EndpointDiscovery, Fleet, Name};
 
 /// What goes into a bootstrap.
 #[derive(Clone, Debug)]
@@ -155,6 +155,12 @@ impl Bootstrap<'_> {
             node_metadata.insert_str(0, "\n  metadata:");
         }
         let api_type = if self.delta { "DELTA_GRPC" } else { "GRPC" };
+        let hint = match (self.delta, self.fleet.endpoint_discovery) {
+            (false, EndpointDiscovery::Leds) => {
+                "\n    # The fleet's LEDS is for delta: with --delta, a change of one endpoint sends that one, not all of its service."
+            }
+            (true, _) | (false, EndpointDiscovery::Eds) => "",
+        };
         let (host, port) = self.server;
         // A name is resolved again and again; an address needs no resolver.
         let discovery = if host.parse::<IpAddr>().is_ok() {
@@ -168,7 +174,7 @@ node:{advice}
   id: {id}
   cluster: {cluster}{node_metadata}
 dynamic_resources:
-  ads_config:
+  ads_config:{hint}
     api_type: {api_type}
     transport_api_version: V3
     set_node_on_first_message_only: true
@@ -282,6 +288,7 @@ mod tests {
             services: BTreeSet::new(),
             listeners: Vec::new(),
             region_order: Vec::new(),
+            endpoint_discovery: EndpointDiscovery::Eds,
         })
     }
 
@@ -356,6 +363,31 @@ mod tests {
         let named = yaml(&[fleet("edge", None, None)], Some("envoy-7")).unwrap();
         assert!(named.contains("node:\n  id: \"envoy-7\"\n"), "{named}");
         assert!(!named.contains(advice), "{named}");
+    }
+
+    #[test]
+    fn a_fleet_whose_endpoints_stand_apart_is_told_to_speak_delta() {
+        let hint = "The fleet's LEDS is for delta";
+        let leds = Fleet {
+            endpoint_discovery: EndpointDiscovery::Leds,
+            ..Fleet::clone(&fleet("edge", None, None))
+        };
+        let text = |fleet: &Fleet, delta| {
+            let bootstrap = Bootstrap {
+                fleet,
+                fleets: &[Arc::new(fleet.clone())],
+                server: ("127.0.0.1", 18000),
+                tls: None,
+                node_id: None,
+                machine: "m1",
+                delta,
+                admin_port: 9901,
+            };
+            bootstrap.to_yaml().unwrap()
+        };
+        assert!(text(&leds, false).contains(hint));
+        assert!(!text(&leds, true).contains(hint));
+        assert!(!text(&fleet("edge", None, None), false).contains(hint));
     }
 
     #[test]

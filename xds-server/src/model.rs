@@ -537,6 +537,18 @@ pub struct Fleet {
     pub listeners: Vec<Listener>,
     /// The order in which regions take traffic, nearest first; empty: all alike (semantics H10).
     pub region_order: Vec<Arc<str>>,
+    /// In which form its Envoys learn of endpoints.
+    pub endpoint_discovery: EndpointDiscovery,
+}
+
+/// `fleets[].endpointDiscovery`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EndpointDiscovery {
+    /// All endpoints of a service in one resource.
+    #[default]
+    Eds,
+    /// Each endpoint a resource of its own, for Envoys that speak delta; all others get the first form.
+    Leds,
 }
 
 /// `fleets[].match`: every condition that is given must hold; none given matches every node.

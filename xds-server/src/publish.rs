@@ -66,6 +66,9 @@ pub struct Publisher {
     pub taken: Taken,
     /// How long changes are gathered at least, up to [`MAX_WINDOW`].
     pub window: Duration,
+    /// A word of letters and digits that no start of a server has used before: the paths of endpoints that stand apart
+    /// (LEDS) are never used twice.
+    pub generation: Arc<str>,
 }
 
 /// Says whether all connected Envoys of a fleet have taken this version of its clusters.
@@ -96,7 +99,7 @@ pub async fn run(
     mut reports: mpsc::Receiver<Report>,
     outputs: Outputs,
 ) {
-    let mut rendering = Rendering::default();
+    let mut rendering = Rendering::new(Arc::clone(&publisher.generation));
     let mut journal = Journal::start();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

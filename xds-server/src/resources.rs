@@ -9,6 +9,7 @@ mod affinity;
 mod cluster;
 mod endpoint;
 mod health_check;
+pub mod leds;
 mod listener;
 mod local_reply;
 mod route;

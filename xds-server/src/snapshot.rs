@@ -7,6 +7,8 @@
 //!
 //! Not here: who gets what and when (`stream`), and what a resource says (`resources`).
 
+pub mod collections;
+mod fleet;
 pub mod log;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +20,9 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use prost::{Message, Name as ProtoName};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+pub use self::fleet::{DanglingReference, FleetSnapshot};
 use self::log::ChangeLog;
-use crate::model::{Name, NodeMatcher};
-use crate::trust::Allow;
+use crate::model::Name;
 
 /// The types that Vitals serves. Their order is the order of pushing: a resource that is referred to comes before what
 /// refers to it, save that an Envoy asks for routes only once it has the listener.
@@ -30,6 +32,8 @@ pub enum ResourceType {
     Cluster,
     /// `envoy.config.endpoint.v3.ClusterLoadAssignment`
     ClusterLoadAssignment,
+    /// `envoy.config.endpoint.v3.LbEndpoint`, which stands in [`collections`]
+    LbEndpoint,
     /// `envoy.config.listener.v3.Listener`
     Listener,
     /// `envoy.config.route.v3.RouteConfiguration`
@@ -38,9 +42,10 @@ pub enum ResourceType {
 
 impl ResourceType {
     /// Every type, in the order of pushing.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Cluster,
         Self::ClusterLoadAssignment,
+        Self::LbEndpoint,
         Self::Listener,
         Self::RouteConfiguration,
     ];
@@ -53,6 +58,7 @@ impl ResourceType {
             Self::ClusterLoadAssignment => {
                 "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
             }
+            Self::LbEndpoint => "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint",
             Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
             Self::RouteConfiguration => {
                 "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
@@ -72,6 +78,7 @@ impl ResourceType {
         match self {
             Self::Cluster => "Cluster",
             Self::ClusterLoadAssignment => "ClusterLoadAssignment",
+            Self::LbEndpoint => "LbEndpoint",
             Self::Listener => "Listener",
             Self::RouteConfiguration => "RouteConfiguration",
         }
@@ -84,6 +91,7 @@ impl ResourceType {
             Self::Cluster => "CDS",
             Self::ClusterLoadAssignment => "EDS",
             Self::Listener => "LDS",
+            Self::LbEndpoint => "LEDS",
             Self::RouteConfiguration => "RDS",
         }
     }
@@ -152,8 +160,28 @@ impl Resource {
             put(2, &message, &mut any);
         }
         drop(message);
-        let digest = xxh3_64(&any);
-        let version = format!("{digest:016x}");
+        Self::of_any(kind, name, &any, references)
+    }
+
+    /// The same resource under another name.
+    #[must_use]
+    pub fn renamed(&self, name: Arc<str>) -> Self {
+        Self::of_any(self.kind, name, &self.any, self.references.clone())
+    }
+
+    fn of_any(
+        kind: ResourceType,
+        name: Arc<str>,
+        any: &[u8],
+        references: Vec<(ResourceType, Arc<str>)>,
+    ) -> Self {
+        let any_len = any.len();
+        let digest = xxh3_64(any);
+        let mut version = format!("{digest:016x}");
+        if kind == ResourceType::LbEndpoint {
+            // With every flip it goes to every stream, and nobody says it back (`stream::collections`).
+            version.truncate(6);
+        }
         // envoy.service.discovery.v3.Resource { version, resource, name }, as an element of `resources`. In both kinds of
         // response that is field 2, and the Any is field 2 of Resource: so what SotW needs stands in it already.
         let inner = field_len(version.len()) + field_len(any_len) + field_len(name.len());
@@ -162,7 +190,7 @@ impl Resource {
         encode_varint(inner as u64, &mut entry);
         put(1, version.as_bytes(), &mut entry);
         let begin = entry.len();
-        put(2, &any, &mut entry);
+        put(2, any, &mut entry);
         let end = entry.len();
         put(3, name.as_bytes(), &mut entry);
         let delta_entry = Bytes::from(entry);
@@ -347,162 +375,6 @@ impl TypeSnapshot {
     }
 }
 
-/// All that one fleet is served.
-#[derive(Debug)]
-pub struct FleetSnapshot {
-    name: Name,
-    matcher: NodeMatcher,
-    allow: Option<Arc<Allow>>,
-    types: [Arc<TypeSnapshot>; 4],
-    state: u128,
-}
-
-/// A reference that leads nowhere: a defect of the renderer, never of the configuration.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("fleet {fleet}: {from_kind} {from} refers to {to_kind} {to}, which is not there", from_kind = .from_kind.as_str(), to_kind = .to_kind.as_str())]
-pub struct DanglingReference {
-    fleet: Name,
-    from_kind: ResourceType,
-    from: Arc<str>,
-    to_kind: ResourceType,
-    to: Arc<str>,
-}
-
-impl FleetSnapshot {
-    /// Gathers what a fleet is served; `held` are resources that exist but may not be answered yet.
-    ///
-    /// # Errors
-    /// When a resource refers to one that is neither there nor held.
-    pub fn new(
-        name: Name,
-        matcher: NodeMatcher,
-        resources: impl IntoIterator<Item = Arc<Resource>>,
-        held: BTreeSet<(ResourceType, Arc<str>)>,
-    ) -> Result<Self, DanglingReference> {
-        let mut by_type: [Vec<Arc<Resource>>; 4] = Default::default();
-        for resource in resources {
-            if let Some(list) = by_type.get_mut(resource.kind.index()) {
-                list.push(resource);
-            }
-        }
-        let types = ResourceType::ALL.map(|kind| {
-            let list = by_type
-                .get_mut(kind.index())
-                .map(std::mem::take)
-                .unwrap_or_default();
-            let held = held
-                .iter()
-                .filter(|(of, _)| *of == kind)
-                .map(|(_, name)| Arc::clone(name));
-            Arc::new(TypeSnapshot::new(list, held.collect()))
-        });
-        let states: Vec<u8> = types.iter().flat_map(|of| of.state.to_le_bytes()).collect();
-        let fleet = Self {
-            name,
-            matcher,
-            allow: None,
-            types,
-            state: xxh3_128(&states),
-        };
-        fleet.check_references()?;
-        Ok(fleet)
-    }
-
-    /// The same as what the fleet is served after `before`: streams that have served `before` need look only at what
-    /// differs.
-    #[must_use]
-    pub fn following(self, before: &Self) -> Self {
-        self.following_with(before, ChangeLog::then)
-    }
-
-    /// The same, with a log that remembers so many names.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn following_within(self, before: &Self, max_names: usize) -> Self {
-        self.following_with(before, |log, changed| log.then_within(changed, max_names))
-    }
-
-    fn following_with(
-        mut self,
-        before: &Self,
-        next: impl Fn(&ChangeLog, Vec<Arc<str>>) -> ChangeLog,
-    ) -> Self {
-        let mut old = before.types.iter();
-        self.types = self
-            .types
-            .map(|new| match (Arc::try_unwrap(new), old.next()) {
-                (Ok(new), Some(old)) => new.following(old, &next),
-                (Ok(new), None) => Arc::new(new),
-                (Err(shared), _) => shared,
-            });
-        self
-    }
-
-    fn check_references(&self) -> Result<(), DanglingReference> {
-        for resource in self
-            .types
-            .iter()
-            .flat_map(|of_type| of_type.resources.values())
-        {
-            for (kind, name) in &resource.references {
-                let there = self.of_type(*kind);
-                if !there.resources.contains_key(name) && !there.is_held(name) {
-                    return Err(DanglingReference {
-                        fleet: self.name.clone(),
-                        from_kind: resource.kind,
-                        from: Arc::clone(&resource.name),
-                        to_kind: *kind,
-                        to: Arc::clone(name),
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The same for nodes that `allow` admits alone.
-    #[must_use]
-    pub fn admitting(mut self, allow: Option<Arc<Allow>>) -> Self {
-        self.allow = allow;
-        self
-    }
-
-    /// Whom the fleet admits by certificate; `None`: every node that matches.
-    #[must_use]
-    pub fn allow(&self) -> Option<&Arc<Allow>> {
-        self.allow.as_ref()
-    }
-
-    /// The fleet's name.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        &self.name
-    }
-
-    /// A hash of all that the fleet is served and of what is held.
-    #[must_use]
-    pub fn state(&self) -> u128 {
-        self.state
-    }
-
-    /// Whether nothing is held: all that exists may be answered.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.types.iter().all(|of_type| of_type.held.is_empty())
-    }
-
-    /// The resources of one type.
-    #[must_use]
-    pub fn of_type(&self, kind: ResourceType) -> &TypeSnapshot {
-        let [clusters, assignments, listeners, routes] = &self.types;
-        match kind {
-            ResourceType::Cluster => clusters,
-            ResourceType::ClusterLoadAssignment => assignments,
-            ResourceType::Listener => listeners,
-            ResourceType::RouteConfiguration => routes,
-        }
-    }
-}
-
 /// All that all fleets are served at one moment.
 #[derive(Debug, Default)]
 pub struct Snapshot {
@@ -520,7 +392,7 @@ impl Snapshot {
     /// The fleet of that name.
     #[must_use]
     pub fn fleet(&self, name: &Name) -> Option<&Arc<FleetSnapshot>> {
-        self.fleets.iter().find(|fleet| fleet.name == *name)
+        self.fleets.iter().find(|fleet| fleet.name() == name)
     }
 
     /// The fleet of a node: the first, in the order of the configuration, that matches.
@@ -532,7 +404,7 @@ impl Snapshot {
     ) -> Option<&Arc<FleetSnapshot>> {
         self.fleets
             .iter()
-            .find(|fleet| fleet.matcher.matches(id, cluster, &metadata))
+            .find(|fleet| fleet.matches(id, cluster, &metadata))
     }
 
     /// When the oldest verdict or reload came in that this snapshot publishes for the first time.
@@ -548,6 +420,7 @@ mod tests {
     use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 
     use super::*;
+    use crate::model::{Name, NodeMatcher};
 
     fn cluster(name: &str) -> Arc<Resource> {
         let message = Cluster {

@@ -13,7 +13,9 @@
 //! Order of a pass (xDS protocol, "eventual consistency considerations"):
 //! additions Cluster → ClusterLoadAssignment → Listener → RouteConfiguration, then removals the other way round, save
 //! that listeners leave with the additions, because a new one may want the address of an old one. A cluster that is sent anew takes its load assignment along, because a delta Envoy does not ask again (design 5.7).
-//! Nothing waits for an ACK: an Envoy withholds the ACK of a warming cluster until it has the endpoints.
+//! Where endpoints stand apart (LEDS), they follow their load assignment, and go with it whole when it is sent again; what
+//! leads to them waits until the client has answered a load assignment that names new ones.
+//! Nothing else waits for an ACK: an Envoy withholds the ACK of a warming cluster until it has the endpoints.
 //!
 //! After a NACK a resource is sent again only when its content changes or the client asks for it by name (design 5.8):
 //! what counts is what was *sent*.
@@ -21,7 +23,9 @@
 //! Not here: gRPC (`ads`), which fleet a node belongs to, and logging: the outcome of a request is returned.
 
 mod acks;
+mod apart;
 mod blame;
+mod collections;
 mod lease;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod oracle;
@@ -35,6 +39,7 @@ use std::time::{Duration, SystemTime};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 
 pub use self::acks::{Interest, Nack, SHOWN_NAMES, SubscriptionStatus};
+use self::collections::CollectionSubscription;
 pub use self::lease::Lease;
 use self::subscription::Subscription;
 use crate::snapshot::{FleetSnapshot, Resource, ResourceType};
@@ -132,7 +137,14 @@ pub struct Stream {
     transport: Transport,
     /// The one type of the stream's service; `None` on an aggregated one.
     only: Option<ResourceType>,
-    subscriptions: [Option<Subscription>; 4],
+    subscriptions: [Option<Subscription>; 5],
+    /// What it wants of LbEndpoint, whose place in `subscriptions` stays empty.
+    collections: Option<CollectionSubscription>,
+    takes_collections: bool,
+    /// Where endpoints stand apart, all load assignments are sent again.
+    doubts_assignments: bool,
+    /// The client was told of collections that it has not subscribed to, and has not answered yet.
+    awaits_collections: bool,
     last_nonce: u64,
     /// `Some`: the client understands TTLs, and this is the server's.
     ttl: Option<Option<Duration>>,
@@ -146,6 +158,10 @@ impl Stream {
             transport,
             only: None,
             subscriptions: Default::default(),
+            collections: None,
+            takes_collections: false,
+            doubts_assignments: false,
+            awaits_collections: false,
             last_nonce: 0,
             ttl: None,
         }
@@ -221,6 +237,9 @@ impl Stream {
         let Some(kind) = self.resource_type(&request.type_url)? else {
             return Ok(Received::UnknownType(request.type_url));
         };
+        if kind == ResourceType::LbEndpoint {
+            return self.on_collections(request, now);
+        }
         let first = self.slot(kind).is_none();
         let subscription = self
             .slot(kind)
@@ -247,12 +266,7 @@ impl Stream {
         let answer = subscription.answer(&request.response_nonce, request.error_detail, now);
         subscription.subscribe(request.resource_names_subscribe)?;
         subscription.unsubscribe(&request.resource_names_unsubscribe);
-        Ok(match answer {
-            Some(Some(nack)) => Received::Nack(kind, nack),
-            Some(None) if !changes => Received::Ack(kind),
-            None if !changes && !request.response_nonce.is_empty() => Received::Stale(kind),
-            _ => Received::Subscription(kind),
-        })
+        Ok(received(kind, answer, changes, &request.response_nonce))
     }
 
     /// The next response that brings the client closer to `fleet`, or `None` when it has everything, or must answer
@@ -273,6 +287,10 @@ impl Stream {
                     || subscription.waits_for_held(transport, fleet.of_type(kind))
             })
         });
+        let collections = self.collections.as_ref();
+        let waits = waits
+            || self.awaits_collections
+            || collections.is_some_and(CollectionSubscription::must_answer_first);
         let mut removals = || {
             let mut up = ResourceType::ALL.into_iter().rev();
             up.find_map(|kind| self.removals(kind, fleet))
@@ -283,6 +301,11 @@ impl Stream {
 
     /// Where a type stands, for `/v1/clients`; `None`: it is not subscribed.
     pub fn status(&mut self, kind: ResourceType) -> Option<SubscriptionStatus> {
+        if kind == ResourceType::LbEndpoint {
+            let collections = self.collections.as_mut()?;
+            let interest = collections.interest();
+            return Some(collections.acks().status(interest));
+        }
         let subscription = self.slot(kind).as_mut()?;
         let interest = subscription.interest();
         Some(subscription.acks().status(interest))
@@ -292,16 +315,31 @@ impl Stream {
     /// After other answers it gives nothing that it has not given before.
     #[must_use]
     pub fn waits_for_answers(&self) -> bool {
+        let collections = self.collections.as_ref();
         let mut subscriptions = self.subscriptions.iter().flatten();
-        subscriptions.any(Subscription::must_answer_first)
+        self.awaits_collections
+            || collections.is_some_and(CollectionSubscription::must_answer_first)
+            || subscriptions.any(Subscription::must_answer_first)
     }
 
     fn additions(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
         let (transport, nonce) = (self.transport, self.last_nonce + 1);
+        if kind == ResourceType::LbEndpoint {
+            let collections = fleet.collections()?;
+            let batch = self.collections.as_mut()?.next(collections, nonce)?;
+            return Some(self.respond(kind, collections.version(), batch));
+        }
+        if kind > ResourceType::LbEndpoint && self.must_await_collections() {
+            return None;
+        }
+        let of_type = fleet.of_type_for(kind, self.takes_collections);
+        if kind == ResourceType::ClusterLoadAssignment {
+            self.doubt_assignments(fleet);
+        }
         let batch = self
             .slot(kind)
             .as_mut()?
-            .additions(transport, fleet.of_type(kind), nonce)?;
+            .additions(transport, of_type, nonce)?;
         if kind == ResourceType::Cluster
             && let Some(assignments) = self.slot(ResourceType::ClusterLoadAssignment)
         {
@@ -309,44 +347,51 @@ impl Stream {
                 assignments.send_again(cluster);
             }
         }
-        Some(self.respond(kind, fleet, batch))
+        if kind == ResourceType::ClusterLoadAssignment && self.takes_collections {
+            self.note_assignments(fleet, &batch);
+        }
+        Some(self.respond(kind, of_type.version(), batch))
     }
 
     fn removals(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
         let (transport, nonce) = (self.transport, self.last_nonce + 1);
+        let of_type = fleet.of_type_for(kind, self.takes_collections);
         let batch = self
             .slot(kind)
             .as_mut()?
-            .removals(transport, fleet.of_type(kind), nonce)?;
-        Some(self.respond(kind, fleet, batch))
+            .removals(transport, of_type, nonce)?;
+        Some(self.respond(kind, of_type.version(), batch))
     }
 
     fn respond(
         &mut self,
         kind: ResourceType,
-        fleet: &FleetSnapshot,
+        version: &Arc<str>,
         batch: subscription::Batch,
     ) -> Response {
-        let version = Arc::clone(fleet.of_type(kind).version());
         Response {
             resources: batch.resources,
             removed: batch.removed,
             is_answer: batch.is_answer,
-            lease: self.granted(),
+            lease: self.granted(kind),
             ..self.number(kind, version)
         }
     }
 
     /// An empty response with the next nonce, noted as sent.
-    fn number(&mut self, kind: ResourceType, version: Arc<str>) -> Response {
+    fn number(&mut self, kind: ResourceType, version: &Arc<str>) -> Response {
         self.last_nonce += 1;
         let nonce = self.last_nonce;
-        if let Some(subscription) = self.slot(kind) {
-            subscription.acks_mut().sent(nonce, Arc::clone(&version));
+        if kind == ResourceType::LbEndpoint
+            && let Some(collections) = &mut self.collections
+        {
+            collections.sent(nonce, Arc::clone(version));
+        } else if let Some(subscription) = self.slot(kind) {
+            subscription.acks_mut().sent(nonce, Arc::clone(version));
         }
         Response {
             kind,
-            version,
+            version: Arc::clone(version),
             nonce: nonce.to_string(),
             resources: Vec::new(),
             removed: Vec::new(),
@@ -362,6 +407,7 @@ impl Stream {
         if kind != ResourceType::ClusterLoadAssignment {
             return;
         }
+        self.doubts_assignments = self.takes_collections;
         let [clusters, assignments, ..] = &mut self.subscriptions;
         if let Some(assignments) = assignments {
             assignments.distrust_claims(|name| {
@@ -372,23 +418,42 @@ impl Stream {
         }
     }
 
-    fn slot(&mut self, kind: ResourceType) -> &mut Option<Subscription> {
-        let [clusters, assignments, listeners, routes] = &mut self.subscriptions;
-        match kind {
-            ResourceType::Cluster => clusters,
-            ResourceType::ClusterLoadAssignment => assignments,
-            ResourceType::Listener => listeners,
-            ResourceType::RouteConfiguration => routes,
-        }
-    }
     /// The type that a request is about, if we serve it.
     fn resource_type(&self, type_url: &str) -> Result<Option<ResourceType>, Refusal> {
         let named = ResourceType::from_type_url(type_url);
+        let named =
+            named.filter(|kind| *kind != ResourceType::LbEndpoint || self.takes_collections);
         match self.only {
             None if type_url.is_empty() => Err(Refusal::EmptyTypeUrl),
             None => Ok(named),
             Some(only) if type_url.is_empty() || named == Some(only) => Ok(Some(only)),
             Some(only) => Err(Refusal::ForeignType(only)),
         }
+    }
+
+    fn slot(&mut self, kind: ResourceType) -> &mut Option<Subscription> {
+        let [clusters, assignments, endpoints, listeners, routes] = &mut self.subscriptions;
+        match kind {
+            ResourceType::Cluster => clusters,
+            ResourceType::ClusterLoadAssignment => assignments,
+            ResourceType::LbEndpoint => endpoints,
+            ResourceType::Listener => listeners,
+            ResourceType::RouteConfiguration => routes,
+        }
+    }
+}
+
+/// What a delta request came to that answered this, and changed subscriptions or not.
+fn received(
+    kind: ResourceType,
+    answer: Option<Option<Nack>>,
+    changes: bool,
+    nonce: &str,
+) -> Received {
+    match answer {
+        Some(Some(nack)) => Received::Nack(kind, nack),
+        Some(None) if !changes => Received::Ack(kind),
+        None if !changes && !nonce.is_empty() => Received::Stale(kind),
+        _ => Received::Subscription(kind),
     }
 }

@@ -25,7 +25,7 @@ use tonic_prost::ProstCodec;
 use vitals::snapshot::ResourceType;
 
 use crate::server::{Server, revision_of, version};
-use crate::{Cds, Eds, Lds, Rds};
+use crate::{Cds, Eds, Lds, Leds, Rds};
 
 /// Long enough for an answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,6 +65,7 @@ impl Way {
             (false, Eds) => ("endpoint.v3.EndpointDiscoveryService", "Endpoints"),
             (false, Lds) => ("listener.v3.ListenerDiscoveryService", "Listeners"),
             (false, Rds) => ("route.v3.RouteDiscoveryService", "Routes"),
+            (false, Leds) => unreachable!("it has no service of its own"),
         };
         let form = if self.is_sotw() { "Stream" } else { "Delta" };
         format!("/envoy.service.{service}/{form}{of}")

@@ -9,7 +9,7 @@ use vitals::snapshot::ResourceType;
 use crate::client::{Client, Said, Way};
 use crate::rules::subscribed;
 use crate::server::Server;
-use crate::{Cds, Eds, Lds, Rds, by};
+use crate::{Cds, Eds, Lds, Leds, Rds, by};
 
 #[test]
 fn c1_additions_go_down_the_references_and_removals_up() {
@@ -318,6 +318,7 @@ impl EnvoyLike {
                 self.want(Rds, &names).await;
             }
             Eds | Rds => self.client.ack(&said).await,
+            Leds => unreachable!("it is not asked for"),
         }
         if self.warming.is_empty()
             && let Some(clusters) = self.withheld.take()

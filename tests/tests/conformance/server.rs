@@ -22,7 +22,7 @@ use vitals::snapshot::{FleetSnapshot, Resource, ResourceType, Snapshot};
 use vitals::transport::{Door, Entrance, Limits, Listening};
 use vitals_prober::clock;
 
-use crate::{Cds, Eds, Lds, Rds};
+use crate::{Cds, Eds, Lds, Leds, Rds};
 
 /// A state of the fleet: what there is, in which revision.
 pub(crate) type State<'a> = &'a [(ResourceType, &'a str, u32)];
@@ -169,6 +169,7 @@ pub(crate) fn resource(kind: ResourceType, name: &str, revision: u32) -> Resourc
             };
             Resource::new(kind, shared, &message, Vec::new())
         }
+        Leds => unreachable!("no test here has endpoints apart"),
     }
 }
 
@@ -198,6 +199,7 @@ pub(crate) fn revision_of(kind: ResourceType, value: &[u8]) -> (String, Option<u
                 message.internal_only_headers.into_iter().next(),
             )
         }
+        Leds => unreachable!("no test here has endpoints apart"),
     };
     (name, text.map(|text| text.parse().unwrap()))
 }

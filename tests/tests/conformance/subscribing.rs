@@ -4,7 +4,7 @@ use tonic::Code;
 
 use crate::client::{Client, Way};
 use crate::server::Server;
-use crate::{ALL, Cds, Eds, Lds, Rds, by, on_every_way};
+use crate::{ALL, Cds, Eds, Lds, Leds, Rds, by, on_every_way};
 
 on_every_way!(
     h1_a_wildcard_is_answered_with_everything_in_one_response,
@@ -95,7 +95,7 @@ async fn h6_d3_a_missing_name_arrives_when_it_exists(way: Way) {
             // So that no cluster warms for ever.
             (Eds, _) => drop(client.takes("ClusterLoadAssignment +a@-").await),
             (Cds | Lds, true) => drop(client.takes(kind.as_str()).await),
-            (Rds, true) => client.silent().await,
+            (Rds | Leds, true) => client.silent().await,
             (_, false) => drop(client.takes(&format!("{} -a", kind.as_str())).await),
         }
         server.publish(&[(kind, "a", 1)]);

@@ -11,9 +11,9 @@ use vitals_tests::lab::Scene;
 use vitals_tests::request::{Answer, Request, send};
 use vitals_tests::vitals::Vitals;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     h8_by_header_and_few_move_when_one_endpoint_fails,
     h8_by_the_clients_address,
     h8_by_a_cookie_that_envoy_sets,

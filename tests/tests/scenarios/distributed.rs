@@ -15,9 +15,9 @@ use vitals_tests::request::connect;
 use vitals_tests::servers::nginx;
 use vitals_tests::tcp_backend::TcpBackend;
 use vitals_tests::wait::{SOON, eventually, holds, until};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     h7_an_envoy_ejects_at_the_threshold_and_goes_on_without_the_server,
     probers_and_envoys_must_both_find_it_healthy,
     an_edited_check_takes_nobody_out_before_it_has_judged,

@@ -10,9 +10,9 @@ use vitals_tests::lab::Scene;
 use vitals_tests::servers::{Certificate, grpcio, haproxy_before, nginx};
 use vitals_tests::tcp_backend::TcpBackend;
 use vitals_tests::wait::{SOON, eventually, until};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     every_type_with_host_and_proxy,
     p7_without_a_host_the_probed_address
 );

@@ -10,9 +10,9 @@ use vitals_tests::lab::{Lab, Scene};
 use vitals_tests::open::Conversation;
 use vitals_tests::tcp_backend::TcpBackend;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     h4_open_answers_outlive_draining_and_removal,
     h4_open_connections_outlive_draining_and_removal,
 );

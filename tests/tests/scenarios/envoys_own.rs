@@ -4,9 +4,9 @@ use serde_json::json;
 use vitals_tests::backend::Mode;
 use vitals_tests::lab::{Lab, Scene};
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     outlier_detection_ejects_an_endpoint_that_fails_only_its_clients,
     circuit_breakers_refuse_what_is_too_much_and_a_reload_opens_them,
 );

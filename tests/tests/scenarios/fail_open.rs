@@ -8,9 +8,9 @@ use vitals_tests::lab::{Lab, Scene};
 use vitals_tests::process::text;
 use vitals_tests::vitals::vitals;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     h5_h6_one_healthy_of_200_gets_everything_and_without_one_all_or_none,
     h6_an_envoy_that_checks_for_itself_shares_with_those_that_rest_and_a_warning_says_so,
 );

@@ -12,9 +12,9 @@ use vitals_tests::open::Conversation;
 use vitals_tests::tcp_backend::TcpBackend;
 use vitals_tests::vitals::Vitals;
 use vitals_tests::wait::{SOON, eventually, holds};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     h2_below_the_ratio_all_traffic_goes_to_the_other_pool_and_back,
     h2_at_ratio_zero_envoys_that_check_fail_over_without_the_server,
     h2_at_ratio_zero_envoys_that_check_beside_probers_fail_over_without_the_server,

@@ -10,9 +10,9 @@ use vitals_tests::backend::Mode;
 use vitals_tests::envoy::{FAILED, HEALTHY};
 use vitals_tests::lab::{Lab, Scene};
 use vitals_tests::wait::{SOON, eventually, until};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     a_closed_backend_leaves_and_returns_within_the_promise,
     a_silent_backend_leaves_and_returns_within_the_promise,
     a_wrong_answer_is_unhealthy_not_timeout,

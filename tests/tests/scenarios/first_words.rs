@@ -9,9 +9,9 @@ use vitals_tests::envoy::{FAILED, HEALTHY};
 use vitals_tests::lab::Scene;
 use vitals_tests::vitals::Vitals;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     a_dead_and_a_live_endpoint_at_the_start_and_no_request_fails,
     silent_endpoints_alone_hold_envoy_for_a_few_seconds_only,
     a_service_new_by_reload_starts_without_a_failed_request,

@@ -9,9 +9,9 @@ use vitals_tests::http_client::get;
 use vitals_tests::lab::Scene;
 use vitals_tests::vitals::bootstrap;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     two_fleets_by_node_cluster,
     a_node_that_matches_no_fleet_retries_until_one_does,
 );

@@ -10,9 +10,9 @@ use vitals_tests::envoy::{Envoy, FAILED, HEALTHY};
 use vitals_tests::lab::{Lab, NODE, Scene};
 use vitals_tests::vitals::Vitals;
 use vitals_tests::wait::{SOON, eventually, holds, pause};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     v5_without_its_canary_a_vantage_abstains_until_it_answers,
     v5_a_majority_that_turns_at_once_in_two_groups_is_undone,
     v5_without_a_guard_it_is_published,

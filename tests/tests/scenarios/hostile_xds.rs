@@ -56,7 +56,7 @@ fn first(kind: &str) -> Value {
 fn names_key(transport: Transport) -> &'static str {
     match transport {
         Transport::Sotw => "resource_names",
-        Transport::Delta => "resource_names_subscribe",
+        Transport::Delta | Transport::Leds => "resource_names_subscribe",
     }
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use vitals_tests::Transport;
 use vitals_tests::envoy::Envoy;
 use vitals_tests::lab::{NODE, Scene};
-use vitals_tests::on_both_transports;
+use vitals_tests::on_every_transport;
 use vitals_tests::vitals::Vitals;
 use vitals_tests::wait::{SOON, eventually, holds};
 
 const TTL: Duration = Duration::from_secs(2);
 
-on_both_transports!(an_envoy_keeps_what_is_renewed_and_forgets_it_when_the_server_is_gone);
+on_every_transport!(an_envoy_keeps_what_is_renewed_and_forgets_it_when_the_server_is_gone);
 
 fn an_envoy_keeps_what_is_renewed_and_forgets_it_when_the_server_is_gone(transport: Transport) {
     let scene = Scene::new();
@@ -52,12 +52,14 @@ fn an_envoy_keeps_what_is_renewed_and_forgets_it_when_the_server_is_gone(transpo
     );
     server.kill();
     match transport {
-        Transport::Delta => eventually(SOON, "the listener is gone with its TTL", || {
-            match scene.get("/") {
-                Err(_refused) => Ok(()),
-                Ok(reply) => Err(format!("{reply:?}")),
-            }
-        }),
+        Transport::Delta | Transport::Leds => {
+            eventually(SOON, "the listener is gone with its TTL", || {
+                match scene.get("/") {
+                    Err(_refused) => Ok(()),
+                    Ok(reply) => Err(format!("{reply:?}")),
+                }
+            })
+        }
         // Nothing is leased to it, and Envoy 1.40 would crash when such a lease runs out.
         Transport::Sotw => holds(TTL * 3, "requests are still answered", || {
             let reply = scene.get("/")?;

@@ -6,9 +6,9 @@ use tokio::time::Instant;
 use vitals_tests::envoy::HEALTHY;
 use vitals_tests::lab::{Lab, NODE};
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(sigterm_ends_it_soon_with_0_though_an_envoy_is_connected);
+on_every_transport!(sigterm_ends_it_soon_with_0_though_an_envoy_is_connected);
 
 fn sigterm_ends_it_soon_with_0_though_an_envoy_is_connected(transport: Transport) {
     let mut lab = Lab::start(transport, 2);

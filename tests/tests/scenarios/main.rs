@@ -1,6 +1,7 @@
 //! Scenarios on the real thing: the server's binary, Envoy 1.40, a grpcio client, and real faults.
 //!
-//! One binary, so that scenarios run side by side. Those with an Envoy run twice, in SotW and in delta. The names of
+//! One binary, so that scenarios run side by side. Those with an Envoy run three times: in SotW, in delta, and in delta with
+//! endpoints apart from their load assignment (LEDS). The names of
 //! semantics' rules stand where a scenario shows one. `cargo xtask test` runs them with everything they need.
 
 #![allow(
@@ -26,6 +27,7 @@ mod fleets;
 mod guard;
 mod hostile_xds;
 mod leases;
+mod leds;
 mod lifecycle;
 mod protocols;
 mod regions;

@@ -9,9 +9,9 @@ use vitals_tests::config::{LISTENER_PORT, endpoint};
 use vitals_tests::lab::{Lab, Scene};
 use vitals_tests::tcp_backend::TcpBackend;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     a_tcp_service_behind_a_tcp_listener,
     an_h2c_service_gets_http2,
 );

@@ -7,9 +7,9 @@ use vitals_tests::envoy::{Envoy, HEALTHY};
 use vitals_tests::http_client::get;
 use vitals_tests::lab::Scene;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(h10_each_fleet_goes_to_its_nearest_region_that_is_healthy);
+on_every_transport!(h10_each_fleet_goes_to_its_nearest_region_that_is_healthy);
 
 fn h10_each_fleet_goes_to_its_nearest_region_that_is_healthy(transport: Transport) {
     let scene = Scene::new();

@@ -8,9 +8,9 @@ use vitals_tests::backend::Mode;
 use vitals_tests::envoy::{FAILED, HEALTHY};
 use vitals_tests::lab::{Lab, Scene};
 use vitals_tests::wait::{SOON, eventually, holds};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     an_endpoint_comes_and_goes_and_the_others_keep_since_and_phase,
     a_check_that_is_edited_keeps_the_status_until_it_judges,
     a_renamed_listener_goes_on_at_its_address,

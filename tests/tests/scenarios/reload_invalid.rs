@@ -5,9 +5,9 @@ use vitals_tests::config::save;
 use vitals_tests::envoy::HEALTHY;
 use vitals_tests::lab::Lab;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(an_invalid_reload_changes_nothing_and_a_fix_is_taken);
+on_every_transport!(an_invalid_reload_changes_nothing_and_a_fix_is_taken);
 
 fn an_invalid_reload_changes_nothing_and_a_fix_is_taken(transport: Transport) {
     let mut lab = Lab::start(transport, 2);

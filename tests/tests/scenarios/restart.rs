@@ -8,9 +8,9 @@ use vitals_tests::backend::Mode;
 use vitals_tests::envoy::{FAILED, HEALTHY};
 use vitals_tests::lab::{Lab, NODE, Scene};
 use vitals_tests::wait::{SOON, eventually, holds, pause};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     killed_and_restarted_it_goes_on_from_the_store,
     a_backend_that_died_meanwhile_is_found,
     killed_ten_times_while_an_endpoint_flaps,

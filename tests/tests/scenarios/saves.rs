@@ -10,9 +10,9 @@ use vitals_tests::envoy::HEALTHY;
 use vitals_tests::lab::{Lab, Scene};
 use vitals_tests::vitals::Vitals;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(an_editors_save_reaches_envoy);
+on_every_transport!(an_editors_save_reaches_envoy);
 
 fn an_editors_save_reaches_envoy(transport: Transport) {
     let mut lab = Lab::start(transport, 1);

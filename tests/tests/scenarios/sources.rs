@@ -9,9 +9,9 @@ use vitals_tests::hostile_tls::{HostileTls, TlsAct, Version, say};
 use vitals_tests::lab::{Lab, NODE, Scene};
 use vitals_tests::vitals::Vitals;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(p17_probers_and_envoys_are_listed_with_addresses_and_ports);
+on_every_transport!(p17_probers_and_envoys_are_listed_with_addresses_and_ports);
 
 fn of_kind<'v>(sources: &'v Value, kind: &str) -> Vec<&'v Value> {
     let rows = sources.as_array().expect("a list").iter();

@@ -9,12 +9,12 @@ use serde_json::json;
 use vitals_tests::Transport;
 use vitals_tests::config::LISTENER_PORT;
 use vitals_tests::lab::{Lab, NODE, Scene};
-use vitals_tests::on_both_transports;
+use vitals_tests::on_every_transport;
 use vitals_tests::process::text;
 use vitals_tests::vitals::{Vitals, vitals};
 use vitals_tests::wait::{SOON, eventually};
 
-on_both_transports!(
+on_every_transport!(
     a_script_waits_until_every_envoy_has_the_new_state,
     a_refused_listener_is_named_and_not_waited_for,
 );

@@ -7,9 +7,9 @@ use vitals_tests::backend::Mode;
 use vitals_tests::envoy::{DRAINING, HEALTHY};
 use vitals_tests::lab::{Lab, Scene};
 use vitals_tests::wait::{SOON, eventually, until};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     state_draining_drains_one_and_touches_no_other,
     a_removed_endpoint_drains_first,
     weight_zero_is_probed_but_gets_nothing,

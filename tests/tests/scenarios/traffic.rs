@@ -2,9 +2,9 @@
 
 use vitals_tests::lab::{Lab, NODE};
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     requests_reach_every_backend_through_the_pushed_listener,
     the_admin_api_tells_what_each_client_has,
 );

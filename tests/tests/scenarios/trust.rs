@@ -268,7 +268,7 @@ fn a_stream_lives_through_a_rotation_and_new_ones_meet_the_new_files(transport: 
     let mut more = json!({ "type_url": vitals_tests::xds::ASSIGNMENT });
     let key = match transport {
         Transport::Sotw => "resource_names",
-        Transport::Delta => "resource_names_subscribe",
+        Transport::Delta | Transport::Leds => "resource_names_subscribe",
     };
     more[key] = json!(["shop"]);
     live.send("s", more);

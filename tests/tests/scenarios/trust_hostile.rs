@@ -263,7 +263,7 @@ fn a_client_that_asks_too_often_is_read_later(transport: Transport) {
     let mut client = XdsClient::start(s.vitals.xds(), s.scene.dir());
     let key = match transport {
         Transport::Sotw => "resource_names",
-        Transport::Delta => "resource_names_subscribe",
+        Transport::Delta | Transport::Leds => "resource_names_subscribe",
     };
     client.open("greedy", transport);
     let begin = Instant::now();

@@ -8,9 +8,9 @@ use vitals_tests::config::endpoint;
 use vitals_tests::lab::Scene;
 use vitals_tests::servers::nginx;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(h5_only_its_own_requests_without_a_healthy_endpoint_get_the_code);
+on_every_transport!(h5_only_its_own_requests_without_a_healthy_endpoint_get_the_code);
 
 fn h5_only_its_own_requests_without_a_healthy_endpoint_get_the_code(transport: Transport) {
     let scene = Scene::new();

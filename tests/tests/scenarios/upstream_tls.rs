@@ -8,9 +8,9 @@ use vitals_tests::envoy::HEALTHY;
 use vitals_tests::lab::Scene;
 use vitals_tests::servers::{Certificate, nginx};
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(p10_traffic_verifies_as_it_is_told_and_checks_verify_nothing);
+on_every_transport!(p10_traffic_verifies_as_it_is_told_and_checks_verify_nothing);
 
 const NAME: &str = "shop.example";
 

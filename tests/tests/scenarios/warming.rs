@@ -4,9 +4,9 @@ use serde_json::json;
 use vitals_tests::backend::{Backend, Mode};
 use vitals_tests::lab::Lab;
 use vitals_tests::wait::{SOON, eventually};
-use vitals_tests::{Transport, on_both_transports};
+use vitals_tests::{Transport, on_every_transport};
 
-on_both_transports!(
+on_every_transport!(
     h7_a_route_waits_until_envoys_have_checked_the_new_service,
     h7_a_route_waits_no_longer_than_the_first_checks_take,
 );

@@ -23,7 +23,7 @@ use tonic_prost::ProstDecoder;
 use vitals_prober::clock;
 
 use crate::metrics::Metrics;
-use crate::snapshot::Resource;
+use crate::snapshot::{Resource, ResourceType};
 use crate::stream::{Lease, Response};
 
 /// A response on its way, with what is to be noted when it is written.
@@ -176,14 +176,21 @@ impl Form for Sotw {
 }
 
 impl Form for Delta {
+    /// A change of an endpoint that stands apart (LEDS) is one small resource that goes to every stream, so what only helps
+    /// to debug is left out around it: the version of the whole, and who sends it, which the responses before it say.
     fn write_head(response: &Response, out: &mut Vec<u8>) {
-        put(1, response.version.as_bytes(), out);
+        let is_small = response.kind == ResourceType::LbEndpoint;
+        if !is_small {
+            put(1, response.version.as_bytes(), out);
+        }
         put(4, response.kind.type_url().as_bytes(), out);
         put(5, response.nonce.as_bytes(), out);
         for name in &response.removed {
             put(6, name.as_bytes(), out);
         }
-        put(7, CONTROL_PLANE, out);
+        if !is_small {
+            put(7, CONTROL_PLANE, out);
+        }
     }
 
     fn entry(resource: &Resource, lease: Lease) -> (Vec<u8>, Option<&Bytes>) {
@@ -227,7 +234,6 @@ mod tests {
     use envoy_types::pb::google::protobuf::Any;
 
     use super::*;
-    use crate::snapshot::ResourceType;
 
     /// The message in the frame.
     fn message<F: Form>(response: &Response) -> Vec<u8> {
@@ -336,6 +342,36 @@ mod tests {
             pb::DeltaDiscoveryResponse::decode(&*bytes).unwrap(),
             expected
         );
+    }
+
+    #[test]
+    fn a_change_of_an_endpoint_that_stands_apart_is_small() {
+        let name = "xdstp://vitals/envoy.config.endpoint.v3.LbEndpoint/abcdef.1/s-00000/g-00000/192.0.2.1-80";
+        let kind = ResourceType::LbEndpoint;
+        let resource = Resource::encoded(kind, name.into(), vec![0x78; 64], Vec::new());
+        let response = Response {
+            kind,
+            resources: vec![Arc::new(resource)],
+            removed: Vec::new(),
+            ..response(1)
+        };
+        let bytes = message::<Delta>(&response);
+        let expected = pb::DeltaDiscoveryResponse {
+            resources: vec![pb::Resource {
+                name: name.into(),
+                version: (**response.resources[0].version()).into(),
+                resource: Some(Any::decode(response.resources[0].any().clone()).unwrap()),
+                ..pb::Resource::default()
+            }],
+            type_url: kind.type_url().into(),
+            nonce: "7".into(),
+            ..pb::DeltaDiscoveryResponse::default()
+        };
+        assert_eq!(
+            pb::DeltaDiscoveryResponse::decode(&*bytes).unwrap(),
+            expected
+        );
+        assert!(bytes.len() < 295, "{}", bytes.len());
     }
 
     #[test]

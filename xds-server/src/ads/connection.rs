@@ -32,6 +32,9 @@ use crate::stream::{Lease, Received, Refusal, Stream, Transport};
 /// Heartbeats within a TTL: two may be lost.
 const BEATS_PER_TTL: u32 = 3;
 
+/// What an Envoy calls itself. Only Envoys are given endpoints apart from their load assignment (LEDS).
+const ENVOY: &str = "envoy";
+
 /// One stream, connected.
 pub(super) struct Connection {
     stream: Stream,
@@ -42,7 +45,7 @@ pub(super) struct Connection {
     /// What was caused before the stream opened is news only to this client, and no latency of ours.
     opened_at: Instant,
     /// The types of which it has got, or waits for, the first resources.
-    asked_for: [bool; 4],
+    asked_for: [bool; 5],
     metrics: Arc<Metrics>,
     _counted: StreamGuard,
     resource_ttl: Option<Duration>,
@@ -77,7 +80,7 @@ impl Connection {
             guest,
             client,
             opened_at: clock::now(),
-            asked_for: [false; 4],
+            asked_for: [false; 5],
             metrics: Arc::clone(metrics),
             resource_ttl,
             heartbeat: None,
@@ -252,6 +255,9 @@ impl Connection {
             ));
         };
         let user_agent = user_agent(&node);
+        if node.user_agent_name == ENVOY {
+            self.stream.take_collections();
+        }
         let leases = understands_leases(&node, self.stream.transport());
         let node = NodeIdentity::new(node);
         tracing::Span::current().record("node_id", &*node.id);

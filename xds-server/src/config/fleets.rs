@@ -17,7 +17,7 @@ use super::read::{Fields, Item};
 use super::routes;
 use super::services::Defined;
 use super::table::Table;
-use crate::model::{Fleet, Listener, ListenerKind, Name, NodeMatcher};
+use crate::model::{EndpointDiscovery, Fleet, Listener, ListenerKind, Name, NodeMatcher};
 
 const KEYS: &[&str] = &[
     "name",
@@ -28,6 +28,11 @@ const KEYS: &[&str] = &[
     "allow",
     "listeners",
     "resources",
+];
+
+const DISCOVERY: &[(&str, EndpointDiscovery)] = &[
+    ("EDS", EndpointDiscovery::Eds),
+    ("LEDS", EndpointDiscovery::Leds),
 ];
 
 /// Envoy has 128 priorities; each region takes one for either pool of a service, and so do those that are not named.
@@ -117,6 +122,10 @@ impl Fleets {
             .get("regionOrder")
             .map(|i| read_region_order(&i, regions))
             .unwrap_or_default();
+        let discovery = fields.get("endpointDiscovery");
+        let endpoint_discovery = discovery
+            .and_then(|item| item.choice(DISCOVERY))
+            .unwrap_or_default();
         let named = fields.get("services");
         let told = named.as_ref().map(|item| read_services(item, services));
         let reach = Reach {
@@ -142,6 +151,7 @@ impl Fleets {
                 services: told,
                 listeners,
                 region_order,
+                endpoint_discovery,
             }));
         }
     }
@@ -192,11 +202,6 @@ fn glob(item: &Item<'_>) -> Option<GlobMatcher> {
 }
 
 fn refuse_the_rest(fields: &Fields<'_>) {
-    if let Some(item) = fields.get("endpointDiscovery")
-        && item.choice(&[("EDS", true), ("LEDS", false)]) == Some(false)
-    {
-        item.value_unsupported("LEDS", "EDS is");
-    }
     if let Some(item) = fields.get("resources") {
         item.key_unsupported("Envoy resources of your own", "leave resources out");
         for item in item.list() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{LbPolicy, ListenerKind, Protocol};
+use crate::model::{EndpointDiscovery, LbPolicy, ListenerKind, Protocol};
 
 mod allow;
 mod bad;
@@ -133,6 +133,21 @@ fn s5_a_service_without_backends_or_check_is_a_service() {
         good("backendServices: [{ name: a }, { name: b, healthCheck: none, protocol: TCP }]");
     assert!(loaded.model.services["a"].backends.is_empty());
     assert!(loaded.model.services["b"].check.is_none());
+}
+
+#[test]
+fn a_fleet_may_have_its_endpoints_apart() {
+    let loaded =
+        good("fleets: [{ name: a, match: { id: a }, endpointDiscovery: LEDS }, { name: b }]");
+    let discoveries = loaded.model.fleets.iter().map(|f| f.endpoint_discovery);
+    let due = [EndpointDiscovery::Leds, EndpointDiscovery::Eds];
+    assert_eq!(discoveries.collect::<Vec<_>>(), due);
+    let text = "fleets: [{ name: a, endpointDiscovery: HDS }]";
+    let errors = parse_sources(&[Source::new("a.yaml", text)]).unwrap_err();
+    assert_eq!(
+        errors[0].to_string(),
+        r#"a.yaml:1:40 fleets[0].endpointDiscovery: "HDS" is not one of EDS, LEDS; did you mean EDS?"#
+    );
 }
 
 #[test]

@@ -11,18 +11,23 @@ use std::time::Instant;
 
 use super::assemble::{RegionOrder, Rendered, assemble};
 use super::warming::Warming;
-use crate::health::HealthView;
-use crate::model::{Fleet, ListenerKind, Model, Name};
+use crate::health::{HealthView, ServiceView};
+use crate::model::{EndpointDiscovery, Fleet, ListenerKind, Model, Name, Service};
 use crate::resources;
+use crate::resources::leds::{Endpoints, Paths};
+use crate::snapshot::collections::Assignment;
 use crate::snapshot::{DanglingReference, FleetSnapshot, Resource, ResourceType};
 
 /// What was rendered last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rendering {
     model: Arc<Model>,
     rendered: BTreeMap<Name, Rendered>,
-    /// The orders of regions of the fleets that have a service (semantics H10).
-    orders: BTreeMap<Name, BTreeSet<RegionOrder>>,
+    /// The orders of regions of the fleets that have a service (semantics H10), and which forms they need.
+    orders: BTreeMap<Name, BTreeMap<RegionOrder, Forms>>,
+    /// The endpoints of services that a fleet gets apart (LEDS).
+    endpoints: BTreeMap<Name, Endpoints>,
+    paths: Paths,
     /// Listeners and routes by fleet.
     listeners: BTreeMap<Name, Vec<Arc<Resource>>>,
     /// What the fleets were served last.
@@ -33,7 +38,30 @@ pub(super) struct Rendering {
     model_is_new: bool,
 }
 
+/// The forms of one load assignment that are to be rendered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Forms {
+    plain: bool,
+    apart: bool,
+}
+
 impl Rendering {
+    /// Nothing yet. `generation` is that of the server's start; see [`Paths`].
+    pub(super) fn new(generation: Arc<str>) -> Self {
+        Self {
+            model: Arc::default(),
+            rendered: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            paths: Paths::new(generation),
+            listeners: BTreeMap::new(),
+            fleets: Vec::new(),
+            warming: Warming::default(),
+            something_is_warm: false,
+            model_is_new: false,
+        }
+    }
+
     /// The model that was taken last.
     pub(super) fn model(&self) -> &Model {
         &self.model
@@ -88,7 +116,11 @@ impl Rendering {
         for fleet in &model.fleets {
             for name in &fleet.services {
                 let orders = self.orders.entry(name.clone()).or_default();
-                orders.insert(fleet.region_order.clone());
+                let forms = orders.entry(fleet.region_order.clone()).or_default();
+                match fleet.endpoint_discovery {
+                    EndpointDiscovery::Eds => forms.plain = true,
+                    EndpointDiscovery::Leds => forms.apart = true,
+                }
             }
             let of_fleet = self.listeners.entry(fleet.name.clone()).or_default();
             for listener in &fleet.listeners {
@@ -102,6 +134,12 @@ impl Rendering {
                 }
             }
         }
+        let orders = &self.orders;
+        let stand_apart = |name: &Name| {
+            let forms = orders.get(name).into_iter().flatten();
+            forms.into_iter().any(|(_, forms)| forms.apart)
+        };
+        self.endpoints.retain(|name, _| stand_apart(name));
         self.model = model;
         self.model_is_new = true;
     }
@@ -120,17 +158,40 @@ impl Rendering {
             };
             changed |= rendered.held != view.held;
             rendered.held = view.held;
-            let orders = self.orders.get(name).into_iter().flatten();
+            let Some(orders) = self.orders.get(name) else {
+                rendered.assignments.clear();
+                continue;
+            };
+            let mut endpoints_changed = false;
+            if orders.values().any(|forms| forms.apart) {
+                let before = self.endpoints.get(name);
+                let new = Endpoints::render(before, service, view, &mut self.paths);
+                endpoints_changed = before.is_none_or(|before| !new.is_same_as(before));
+                self.endpoints.insert(name.clone(), new);
+            }
+            let endpoints = self.endpoints.get(name);
             let mut before = std::mem::take(&mut rendered.assignments);
-            for order in orders {
-                let new = Arc::new(resources::assignment(service, view, order));
+            for (order, forms) in orders {
                 let old = before.remove(order);
+                let apart = endpoints.filter(|_| forms.apart);
+                let new = match apart {
+                    Some(endpoints) => assignment_apart(endpoints, service, view, order),
+                    None => {
+                        let plain = resources::assignment(service, view, order);
+                        Assignment::plain_only(Arc::new(plain))
+                    }
+                };
                 // The same content keeps the same bytes, and the memory of the new ones is given back.
-                let same = old.filter(|old| old.version() == new.version());
+                let same = old.filter(|old| {
+                    let of_before = old.without_endpoints().map(|old| old.digest());
+                    of_before == new.without_endpoints().map(|new| new.digest())
+                        && !(apart.is_some() && endpoints_changed)
+                        && (!forms.plain || old.plain().digest() == new.plain().digest())
+                });
                 changed |= same.is_none();
                 rendered
                     .assignments
-                    .insert(order.clone(), same.unwrap_or(new));
+                    .insert(order.clone(), same.unwrap_or_else(|| Arc::new(new)));
             }
         }
         changed
@@ -174,7 +235,11 @@ impl Rendering {
                 .iter()
                 .filter_map(|name| self.rendered.get(name));
             let warming = |service: &str| self.warming.contains(&fleet.name, service);
-            assemble(fleet, services, warming, listeners, before.map(Arc::as_ref)).map(Arc::new)
+            let new = assemble(fleet, services, warming, listeners, before.map(Arc::as_ref))?;
+            if let Some(before) = before {
+                new.anticipate(before);
+            }
+            Ok(Arc::new(new))
         };
         let fleets: Vec<_> = self
             .model
@@ -187,11 +252,24 @@ impl Rendering {
     }
 }
 
+/// The load assignment of a service whose endpoints stand apart. The plain form is encoded when somebody needs it.
+fn assignment_apart(
+    endpoints: &Endpoints,
+    service: &Arc<Service>,
+    view: &Arc<ServiceView>,
+    order: &RegionOrder,
+) -> Assignment {
+    let apart = Arc::new(endpoints.assignment(order));
+    let collections = endpoints.collections().cloned().collect();
+    let (service, view, order) = (Arc::clone(service), Arc::clone(view), order.clone());
+    let plain = move || Arc::new(resources::assignment(&service, &view, &order));
+    Assignment::apart(apart, collections, plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::ServiceView;
-    use crate::model::{NodeMatcher, Protocol, Service};
+    use crate::model::{NodeMatcher, Protocol};
 
     fn name(text: &str) -> Name {
         Name::new(text).unwrap()
@@ -205,6 +283,15 @@ mod tests {
             services: [name("shop")].into(),
             listeners: Vec::new(),
             region_order: order.iter().map(|&region| region.into()).collect(),
+            endpoint_discovery: EndpointDiscovery::Eds,
+        })
+    }
+
+    /// The same fleet, with its endpoints apart.
+    fn apart(of: Arc<Fleet>) -> Arc<Fleet> {
+        Arc::new(Fleet {
+            endpoint_discovery: EndpointDiscovery::Leds,
+            ..Fleet::clone(&of)
         })
     }
 
@@ -236,7 +323,7 @@ mod tests {
 
     #[test]
     fn h10_fleets_of_the_same_order_share_one_assignment() {
-        let mut rendering = Rendering::default();
+        let mut rendering = Rendering::new("g".into());
         let fleets = vec![fleet("a", &["x"]), fleet("b", &["x"]), fleet("c", &[])];
         let before = served(&mut rendering, fleets);
         assert!(Arc::ptr_eq(&before[0], &before[1]));
@@ -244,5 +331,44 @@ mod tests {
         // An order that comes with a reload is rendered at once; one that stays is not encoded anew.
         let after = served(&mut rendering, vec![fleet("a", &["y"]), fleet("c", &[])]);
         assert!(Arc::ptr_eq(&after[1], &before[2]));
+    }
+
+    #[test]
+    fn fleets_of_both_forms_share_what_is_the_same_for_them() {
+        let mut rendering = Rendering::new("g".into());
+        let plain = fleet("a", &["x"]);
+        let fleets = vec![plain, apart(fleet("b", &["x"])), apart(fleet("c", &["y"]))];
+        drop(served(&mut rendering, fleets));
+        let [a, b, c] = &rendering.fleets[..] else {
+            panic!("three fleets");
+        };
+        let kind = ResourceType::ClusterLoadAssignment;
+        let shop = |of: &FleetSnapshot, apart| {
+            Arc::clone(of.of_type_for(kind, apart).resources().get("shop").unwrap())
+        };
+        assert!(Arc::ptr_eq(&shop(a, false), &shop(b, false)));
+        assert!(
+            Arc::ptr_eq(&shop(a, true), &shop(a, false)),
+            "it has one form"
+        );
+        assert!(a.collections().is_none());
+        let collections = |of: &FleetSnapshot| of.collections().unwrap().version().clone();
+        assert_eq!(
+            collections(b),
+            collections(c),
+            "collections know no regions"
+        );
+    }
+
+    #[test]
+    fn what_a_fleet_no_longer_needs_is_not_kept() {
+        let mut rendering = Rendering::new("g".into());
+        drop(served(&mut rendering, vec![apart(fleet("a", &[]))]));
+        assert_eq!(rendering.endpoints.len(), 1);
+        let after = served(&mut rendering, vec![fleet("a", &[])]);
+        assert!(rendering.endpoints.is_empty());
+        let shop = Service::new(name("shop"), Protocol::Http);
+        let due = resources::assignment(&shop, &ServiceView::default(), &[]);
+        assert_eq!(after[0].version(), due.version());
     }
 }

@@ -15,7 +15,7 @@ use vitals_prober::check::{HealthCheck, Protocol};
 use vitals_prober::target::Names;
 
 use super::address;
-use crate::health::{EdsStatus, EndpointView, ServiceView};
+use crate::health::{EdsStatus, EndpointView, Pool, ServiceView};
 use crate::model::{Locality, Name, Service};
 use crate::snapshot::{Resource, ResourceType};
 
@@ -50,18 +50,31 @@ pub fn assignment(service: &Service, view: &ServiceView, region_order: &[Arc<str
         };
         one.clear();
         append_lb_endpoint(&mut one, endpoint, status, envoys, &mut metadata);
-        let place = (rank(endpoint, view, region_order), &endpoint.group.locality);
+        let locality = &endpoint.group.locality;
+        let place = (rank(endpoint.pool, locality, view, region_order), locality);
         append_field(localities.entry(place).or_default(), LB_ENDPOINTS, &one);
     }
+    let localities = localities
+        .into_iter()
+        .map(|((rank, locality), lb_endpoints)| (rank, locality, lb_endpoints));
+    of_localities(service, localities.collect())
+}
+
+/// The load assignment of these localities, each with its place in line and the encoded fields that say where its endpoints
+/// are; the first in line come first.
+pub(super) fn of_localities(
+    service: &Service,
+    localities: Vec<(Rank, &Locality, Vec<u8>)>,
+) -> Resource {
     // Envoy refuses gaps between priorities.
-    let ranks: BTreeSet<Rank> = localities.keys().map(|(rank, _)| *rank).collect();
+    let ranks: BTreeSet<Rank> = localities.iter().map(|(rank, ..)| *rank).collect();
     let priorities: BTreeMap<Rank, u32> = ranks.into_iter().zip(0..=MAX_PRIORITY).collect();
     let mut message = ClusterLoadAssignment {
         cluster_name: service.name.as_str().into(),
         ..ClusterLoadAssignment::default()
     }
     .encode_to_vec();
-    for ((rank, locality), lb_endpoints) in localities {
+    for (rank, locality, where_they_are) in localities {
         let mut endpoints = LocalityLbEndpoints {
             locality: Some(core::Locality {
                 region: (*locality.region).into(),
@@ -71,7 +84,7 @@ pub fn assignment(service: &Service, view: &ServiceView, region_order: &[Arc<str
             ..LocalityLbEndpoints::default()
         }
         .encode_to_vec();
-        endpoints.extend_from_slice(&lb_endpoints);
+        endpoints.extend_from_slice(&where_they_are);
         let priority = LocalityLbEndpoints {
             priority: priorities.get(&rank).copied().unwrap_or(MAX_PRIORITY),
             ..LocalityLbEndpoints::default()
@@ -112,7 +125,7 @@ fn append_field(message: &mut Vec<u8>, number: u32, field: &[u8]) {
 
 /// The metadata of a group, encoded once for all endpoints of it that stand together.
 #[derive(Default)]
-struct LastMetadata {
+pub(super) struct LastMetadata {
     group: Option<Name>,
     encoded: Vec<u8>,
 }
@@ -148,23 +161,28 @@ pub fn empty_assignment(name: Arc<str>) -> Resource {
 }
 
 /// Where an endpoint stands in line for traffic, first first: the pool, then the region.
-type Rank = (usize, usize);
+pub(super) type Rank = (usize, usize);
 
 /// Traffic goes to one pool at a time (semantics H2), and in it to the nearest region that has a healthy endpoint (H10).
 /// While all share it (H3, H6), all are alike.
-fn rank(endpoint: &EndpointView, view: &ServiceView, region_order: &[Arc<str>]) -> Rank {
+pub(super) fn rank(
+    pool: Pool,
+    locality: &Locality,
+    view: &ServiceView,
+    region_order: &[Arc<str>],
+) -> Rank {
     if view.routing.open {
         return (0, 0);
     }
-    let pool = usize::from(endpoint.pool != view.routing.active);
+    let pool = usize::from(pool != view.routing.active);
     let region = region_order
         .iter()
-        .position(|region| *region == endpoint.group.locality.region);
+        .position(|region| *region == locality.region);
     (pool, region.unwrap_or(region_order.len()))
 }
 
 /// The check that Envoys run.
-fn envoys_check(service: &Service) -> Option<&HealthCheck> {
+pub(super) fn envoys_check(service: &Service) -> Option<&HealthCheck> {
     let named = service
         .check
         .as_ref()
@@ -206,7 +224,7 @@ fn health_check_config(endpoint: &EndpointView, check: &HealthCheck) -> Option<H
 }
 
 /// Appends an `LbEndpoint`, its fields in the order of their numbers.
-fn append_lb_endpoint(
+pub(super) fn append_lb_endpoint(
     out: &mut Vec<u8>,
     endpoint: &EndpointView,
     status: EdsStatus,

@@ -9,7 +9,6 @@
 //! What a client says it has when it connects may be leased from a stream before, also by a server that grants no lease
 //! any more. Therefore that is renewed at once, with the TTL or without, which ends it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Response, Stream, Transport};
@@ -41,19 +40,23 @@ impl Stream {
         }
     }
 
-    /// The lease on what is sent.
-    pub(super) fn granted(&self) -> Lease {
-        self.ttl.flatten().map_or(Lease::None, Lease::Granted)
+    /// The lease on what is sent. Endpoints that stand apart have none: they go with their load assignment, whose lease is
+    /// theirs.
+    pub(super) fn granted(&self, kind: ResourceType) -> Lease {
+        match self.ttl.flatten() {
+            Some(ttl) if kind != ResourceType::LbEndpoint => Lease::Granted(ttl),
+            _ => Lease::None,
+        }
     }
 
     /// The next heartbeats that are due, some hundred kilobytes of them at most.
     pub(super) fn heartbeats(&mut self, fleet: &FleetSnapshot) -> Option<Response> {
         let ttl = self.ttl?;
         ResourceType::ALL.into_iter().find_map(|kind| {
-            let of_type = fleet.of_type(kind);
+            let of_type = fleet.of_type_for(kind, self.takes_collections);
             let subscription = self.slot(kind).as_mut()?;
             let resources = subscription.renewals(of_type)?;
-            let mut response = self.number(kind, Arc::clone(of_type.version()));
+            let mut response = self.number(kind, of_type.version());
             response.resources = resources;
             response.lease = Lease::Renewed(ttl);
             Some(response)

@@ -3,6 +3,7 @@
 //!
 //! Every change of the server's state is a publication with a log so short that a stream which does not look for a while
 //! falls off it. Sometimes the log begins anew, as for a stream that a reload moves to another fleet.
+//! What an Envoy does with endpoints that stand apart is in `tests/envoy.rs`.
 //!
 //! In: events, random ones (`tests/walks.rs`) or a fuzzer's bytes ([`fuzz`]). Out: nothing, or a panic that says what the
 //! client lacks.
@@ -21,9 +22,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::UNIX_EPOCH;
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
-use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LbEndpoint};
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
+use envoy_types::pb::google::protobuf::UInt32Value;
 use envoy_types::pb::google::rpc::Status;
 
 use super::*;
@@ -454,7 +456,7 @@ pub fn fuzz(input: &[u8]) {
     let mut events = Vec::new();
     while let Some(what) = byte() {
         let Some(detail) = byte() else { break };
-        let kind = ResourceType::ALL[usize::from(detail % 4)];
+        let kind = [Cds, Eds, Lds, Rds][usize::from(detail % 4)];
         let name = usize::from(detail >> 2) % NAMES.len();
         events.push(match what % 17 {
             0..=1 => {
@@ -523,6 +525,13 @@ pub(super) fn resource(kind: ResourceType, name: &str, revision: u32) -> Arc<Res
             let message = RouteConfiguration {
                 internal_only_headers: vec![text],
                 ..message
+            };
+            Resource::new(kind, shared, &message, Vec::new())
+        }
+        ResourceType::LbEndpoint => {
+            let message = LbEndpoint {
+                load_balancing_weight: Some(UInt32Value { value: revision }),
+                ..LbEndpoint::default()
             };
             Resource::new(kind, shared, &message, Vec::new())
         }

@@ -365,7 +365,7 @@ impl Subscription {
     }
 }
 
-fn check_limits(names: usize, bytes: usize) -> Result<(), Refusal> {
+pub(super) fn check_limits(names: usize, bytes: usize) -> Result<(), Refusal> {
     if names > MAX_NAMES || bytes > MAX_NAME_BYTES {
         Err(Refusal::TooManyNames)
     } else {

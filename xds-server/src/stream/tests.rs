@@ -1,6 +1,7 @@
 //! The stream without sockets: single behaviours (named after xds.md §2 and §3 where they stand there), and in `walks`
 //! a client that must end with exactly the server's state whatever happens on the way.
 
+mod envoy;
 mod walks;
 
 use std::time::UNIX_EPOCH;
@@ -9,6 +10,7 @@ use envoy_types::pb::google::rpc::Status;
 
 use super::oracle::{delta_request, fleet, fleet_holding, resource, strings};
 use super::*;
+use crate::snapshot::collections::{Assignment, Collection};
 use ResourceType::{
     Cluster as Cds, ClusterLoadAssignment as Eds, Listener as Lds, RouteConfiguration as Rds,
 };
@@ -733,4 +735,67 @@ fn a_large_set_is_sent_in_parts_where_the_protocol_allows() {
         parts.iter().map(|part| part.resources.len()).sum::<usize>(),
         names.len()
     );
+}
+
+#[test]
+fn endpoints_apart_are_for_envoys_that_speak_delta_alone() {
+    let leds = ResourceType::LbEndpoint;
+    let unknown = Received::UnknownType(leds.type_url().into());
+    let mut talk = Talk::sotw();
+    talk.stream.take_collections();
+    assert_eq!(talk.ask(leds, &["xdstp://vitals/x/*"], ""), unknown);
+    let mut talk = Talk::delta();
+    assert_eq!(talk.subscribe(leds, &["xdstp://vitals/x/*"]), unknown);
+    talk.stream.take_collections();
+    let received = talk.subscribe(leds, &["xdstp://vitals/x/*"]);
+    assert_eq!(received, Received::Subscription(leds));
+    let status = talk.stream.status(leds).unwrap();
+    assert_eq!(*status.interest.names, ["xdstp://vitals/x/*".into()]);
+}
+
+/// A fleet with a cluster `a` whose one endpoint stands apart, and a route in this revision.
+fn fleet_apart(route: u32, before: &FleetSnapshot) -> FleetSnapshot {
+    let glob = "xdstp://vitals/x/a/*";
+    let entry = resource(ResourceType::LbEndpoint, "xdstp://vitals/x/a/1", 1);
+    let collection = Collection::new(glob.into(), [entry]);
+    let apart = resource(Eds, "a", 1);
+    let plain = || unreachable!("nobody asks for the plain form");
+    let assignment = Assignment::apart(apart, vec![Arc::new(collection)], plain);
+    fleet(&[(Cds, "a", 1), (Eds, "a", 1), (Rds, "r", route)], &[])
+        .with_collections(vec![Arc::new(assignment)])
+        .following(before)
+}
+
+#[test]
+fn a_route_goes_out_after_the_endpoints_that_a_new_load_assignment_names() {
+    for refuses in [false, true] {
+        let mut talk = Talk::delta();
+        talk.stream.take_collections();
+        let held = fleet(&[(Cds, "a", 1), (Rds, "r", 1)], &["a"]);
+        let held = held.with_collections(Vec::new());
+        talk.subscribe(Cds, &[]);
+        talk.subscribe(Eds, &["a"]);
+        talk.subscribe(Rds, &["r"]);
+        for kind in [Cds, Rds] {
+            let response = talk.stream.next(&held).unwrap();
+            assert_eq!(response.kind, kind);
+            talk.ack(&response, &[]);
+        }
+        let fleet = fleet_apart(2, &held);
+        let assignment = talk.stream.next(&fleet).unwrap();
+        assert_eq!(assignment.kind, Eds);
+        assert_eq!(talk.stream.next(&fleet), None, "the route waits");
+        if refuses {
+            talk.nack(&assignment, &[]);
+        } else {
+            // In the order of an Envoy.
+            talk.subscribe(ResourceType::LbEndpoint, &["xdstp://vitals/x/a/*"]);
+            let endpoints = talk.stream.next(&fleet).unwrap();
+            assert_eq!(endpoints.kind, ResourceType::LbEndpoint);
+            assert_eq!(talk.stream.next(&fleet), None, "until the answer");
+            talk.ack(&assignment, &[]);
+        }
+        assert_eq!(talk.stream.next(&fleet).unwrap().kind, Rds);
+        assert_eq!(talk.stream.next(&fleet), None);
+    }
 }

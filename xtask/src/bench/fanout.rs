@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -43,8 +43,8 @@ pub(crate) struct Args {
     /// Endpoints of each service
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     endpoints: Option<u32>,
-    /// How the clients speak
-    #[arg(long, default_value = "delta", value_parser = ["delta", "sotw"])]
+    /// How the clients speak; leds is delta with endpoints apart from their load assignments
+    #[arg(long, default_value = "delta", value_parser = ["delta", "sotw", "leds"])]
     form: String,
     /// How many flips are measured
     #[arg(long, default_value_t = 50)]
@@ -114,6 +114,11 @@ impl Args {
 const IDLE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(args: &Args, tool_args: &ToolArgs) -> Result<()> {
+    if args.scenario == Scenario::Flap && args.form == "leds" {
+        bail!(
+            "lags are measured by the versions of responses, which LEDS leaves out; take --form delta"
+        );
+    }
     raise_descriptors()?;
     let (size, vitals) = (args.size(), tools::vitals(tool_args, true)?);
     let dir = tempfile::tempdir().context("cannot make a temporary folder")?;
@@ -311,10 +316,13 @@ fn config(dir: &Path, size: &Size, port: u16) -> Result<PathBuf> {
     let mut text = String::from(
         "healthChecks:\n\
          - { name: steady, type: HTTP, checkInterval: 10s, timeout: 5s, healthyThreshold: 1, unhealthyThreshold: 1 }\n\
-         - { name: flap, type: HTTP, checkInterval: 1s, timeout: 1s, healthyThreshold: 1, unhealthyThreshold: 1 }\n\
-         fleets: [{ name: edge, match: { cluster: edge } }]\n\
-         backendServices:\n",
+         - { name: flap, type: HTTP, checkInterval: 1s, timeout: 1s, healthyThreshold: 1, unhealthyThreshold: 1 }\n",
     );
+    let discovery = if size.form == "leds" { "LEDS" } else { "EDS" };
+    writeln!(
+        text,
+        "fleets: [{{ name: edge, match: {{ cluster: edge }}, endpointDiscovery: {discovery} }}]\nbackendServices:"
+    )?;
     for number in 0..size.services {
         let check = if number < steady { "steady" } else { "flap" };
         writeln!(

@@ -302,7 +302,7 @@ backendServices:
 fleets:
 - { name: edge, match: { id: 'e*' }, regionOrder: [eu, us] }
 - { name: core, match: { id: 'c*' }, regionOrder: [eu, us] }
-- { name: far, match: { id: 'f*' } }
+- { name: far, match: { id: 'f*' }, endpointDiscovery: LEDS }
 - { name: other, match: { id: 'o*' }, services: [open] }
 ";
 
@@ -329,6 +329,7 @@ traffic of named
   goes to            dc1
   regions            all alike (H10), in far
   regions            eu, us, then all others (H10), in edge, core
+  LEDS               in far: an Envoy that speaks delta gets of a change the one endpoint, not all 1 of them; SotW and gRPC clients get all (EDS)
   none healthy       HTTP 503 (FAIL_CLOSED, H5)
   chosen by          ROUND_ROBIN
   connections        stay open while their endpoint is unhealthy (H4)

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use super::super::words;
 use super::envoys::some;
 use crate::model::{
-    Affinity, Failover, Fleet, LbPolicy, Service, UpstreamRoots, UpstreamTls, WhenAllUnhealthy,
+    Affinity, EndpointDiscovery, Failover, Fleet, LbPolicy, Service, UpstreamRoots, UpstreamTls,
+    WhenAllUnhealthy,
 };
 
 pub(super) fn write(out: &mut String, service: &Service, fleets: &[Arc<Fleet>]) -> fmt::Result {
@@ -29,6 +30,7 @@ pub(super) fn write(out: &mut String, service: &Service, fleets: &[Arc<Fleet>]) 
         )?;
     }
     write_regions(out, service, fleets)?;
+    write_discovery(out, service, fleets)?;
     writeln!(out, "  none healthy       {}", none_healthy(service))?;
     let policy = match service.policy {
         LbPolicy::RoundRobin => "ROUND_ROBIN",
@@ -85,6 +87,29 @@ fn write_regions(out: &mut String, service: &Service, fleets: &[Arc<Fleet>]) -> 
         )?;
     }
     Ok(())
+}
+
+/// The fleets whose Envoys get the endpoints one by one.
+fn write_discovery(out: &mut String, service: &Service, fleets: &[Arc<Fleet>]) -> fmt::Result {
+    let apart = fleets.iter().filter(|fleet| {
+        let is_told = fleet.services.contains(&service.name);
+        is_told && fleet.endpoint_discovery == EndpointDiscovery::Leds
+    });
+    let names: Vec<String> = apart.map(|fleet| fleet.name.to_string()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  LEDS               in {}: an Envoy that speaks delta gets of a change the one endpoint, not all {} of them; \
+         SotW and gRPC clients get all (EDS)",
+        some(&names),
+        service
+            .backends
+            .iter()
+            .map(|b| b.group.endpoints.len())
+            .sum::<usize>()
+    )
 }
 
 fn verified(tls: &UpstreamTls) -> String {

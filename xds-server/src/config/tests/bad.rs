@@ -536,11 +536,10 @@ backendServices:
   envoyCluster: {}
 fleets:
 - name: f
-  endpointDiscovery: LEDS
   allow: {}
   resources: []
 probers: [{ name: p }]",
-            &["a.yaml:5:27 not supported yet: backendServices[0].probing.by[1]: HDS; PROBERS and ENVOYS are", "a.yaml:5:52 not supported yet: backendServices[0].probing.vantages.count: 3; all is: every vantage probes every endpoint", "a.yaml:5:55 not supported yet: backendServices[0].probing.vantages.spread: a choice among vantage points; leave spread out: every vantage probes every endpoint", "a.yaml:5:71 not supported yet: backendServices[0].probing.hds: probes by Envoys over HDS; leave hds out", "a.yaml:5:100 not supported yet: backendServices[0].probing.guard.canaries[0]: \"a.example:443\"; addresses are, such as 192.0.2.1:443", "a.yaml:8:3 not supported yet: backendServices[0].envoyCluster: fields of Envoy's own cluster; leave envoyCluster out", "a.yaml:11:22 not supported yet: fleets[0].endpointDiscovery: LEDS; EDS is", "a.yaml:12:10 fleets[0].allow: nobody is admitted; name spiffeIds or dnsNames, such as spiffeIds: [\"spiffe://mesh/edge/*\"], or leave allow out", "a.yaml:13:3 not supported yet: fleets[0].resources: Envoy resources of your own; leave resources out", "a.yaml:14:1 not supported yet: probers: remote vantage points; leave probers out: this server probes alone"],
+            &["a.yaml:5:27 not supported yet: backendServices[0].probing.by[1]: HDS; PROBERS and ENVOYS are", "a.yaml:5:52 not supported yet: backendServices[0].probing.vantages.count: 3; all is: every vantage probes every endpoint", "a.yaml:5:55 not supported yet: backendServices[0].probing.vantages.spread: a choice among vantage points; leave spread out: every vantage probes every endpoint", "a.yaml:5:71 not supported yet: backendServices[0].probing.hds: probes by Envoys over HDS; leave hds out", "a.yaml:5:100 not supported yet: backendServices[0].probing.guard.canaries[0]: \"a.example:443\"; addresses are, such as 192.0.2.1:443", "a.yaml:8:3 not supported yet: backendServices[0].envoyCluster: fields of Envoy's own cluster; leave envoyCluster out", "a.yaml:11:10 fleets[0].allow: nobody is admitted; name spiffeIds or dnsNames, such as spiffeIds: [\"spiffe://mesh/edge/*\"], or leave allow out", "a.yaml:12:3 not supported yet: fleets[0].resources: Envoy resources of your own; leave resources out", "a.yaml:13:1 not supported yet: probers: remote vantage points; leave probers out: this server probes alone"],
         ),
     ]);
 }

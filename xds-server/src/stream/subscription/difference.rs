@@ -22,6 +22,8 @@ pub(in crate::stream) struct Batch {
     /// Names of the resources that the client does not have in this version.
     pub(in crate::stream) changed: Vec<Arc<str>>,
     pub(in crate::stream) removed: Vec<Arc<str>>,
+    /// Names of the resources that are sent whatever the client has.
+    pub(in crate::stream) again: Vec<Arc<str>>,
     pub(in crate::stream) is_answer: bool,
 }
 
@@ -52,6 +54,9 @@ impl Subscription {
         for resource in self.lacking(snapshot) {
             bytes += resource.delta_entry().len();
             batch.changed.push(Arc::clone(resource.name()));
+            if self.again.contains(resource.name()) {
+                batch.again.push(Arc::clone(resource.name()));
+            }
             batch.resources.push(resource);
             if bytes >= RESPONSE_BYTES && !whole_set {
                 break;
@@ -272,9 +277,10 @@ impl Subscription {
                 .filter(|name| !self.names.contains(*name))
                 .cloned()
                 .collect(),
-            ResourceType::Cluster | ResourceType::Listener | ResourceType::RouteConfiguration => {
-                asked.cloned().collect()
-            }
+            ResourceType::Cluster
+            | ResourceType::LbEndpoint
+            | ResourceType::Listener
+            | ResourceType::RouteConfiguration => asked.cloned().collect(),
         }
     }
 
