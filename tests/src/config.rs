@@ -21,9 +21,16 @@ thread_local! {
 
 /// Runs a scenario for which this thread writes every fleet with `endpointDiscovery: LEDS`, unless it says otherwise.
 pub fn with_leds(scenario: impl FnOnce()) {
+    /// Also when the scenario panics: the next one may run on the same thread.
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            LEDS.set(false);
+        }
+    }
+    let _reset = Reset;
     LEDS.set(true);
     scenario();
-    LEDS.set(false);
 }
 
 /// A configuration.
@@ -116,9 +123,10 @@ impl Config {
     #[must_use]
     pub fn text(&self) -> String {
         let mut config = self.0.clone();
-        let fleets = config["fleets"].as_array_mut().filter(|_| LEDS.get());
+        let fleets = config.get_mut("fleets").and_then(Value::as_array_mut);
+        let fleets = fleets.filter(|_| LEDS.get());
         for fleet in fleets.into_iter().flatten() {
-            if fleet["endpointDiscovery"].is_null() {
+            if fleet.get("endpointDiscovery").is_none() {
                 fleet["endpointDiscovery"] = json!("LEDS");
             }
         }

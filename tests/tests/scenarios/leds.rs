@@ -4,11 +4,13 @@
 //! The other scenarios run in LEDS too (`on_every_transport`); here is what is special about it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use vitals_tests::backend::{Backend, Mode};
-use vitals_tests::envoy::{Envoy, FAILED, HEALTHY};
+use vitals_tests::config::Config;
+use vitals_tests::envoy::{DRAINING, Envoy, FAILED, HEALTHY};
 use vitals_tests::lab::{Lab, NODE, Scene};
 use vitals_tests::line::Line;
 use vitals_tests::vitals::{Vitals, bootstrap};
@@ -20,6 +22,7 @@ in_leds!(
     a_flip_is_one_small_resource_and_an_exchange_of_pools_none,
     additions_and_removals_leave_the_endpoints_exact,
     a_group_that_stops_and_starts_again_leaves_the_endpoints_exact,
+    a_collection_that_lost_most_of_its_endpoints_gets_a_new_path,
     what_was_removed_while_the_line_was_cut_is_gone,
     what_was_removed_while_the_server_was_away_is_gone,
     a_changed_cluster_is_warm_at_once,
@@ -131,10 +134,14 @@ fn additions_and_removals_leave_the_endpoints_exact(transport: Transport) {
     let [a, b, c] = &lab.backends[..] else {
         unreachable!()
     };
-    let drains = vitals_tests::envoy::DRAINING;
     wait_for_exactly(
         &lab.envoy,
-        &[(a, HEALTHY), (b, drains), (c, HEALTHY), (&fourth, HEALTHY)],
+        &[
+            (a, HEALTHY),
+            (b, DRAINING),
+            (c, HEALTHY),
+            (&fourth, HEALTHY),
+        ],
     );
     assert_eq!(collections(&lab.vitals), globs, "no reason for a new path");
 }
@@ -163,6 +170,49 @@ fn a_group_that_stops_and_starts_again_leaves_the_endpoints_exact(transport: Tra
     config.save(&scene.config_path());
     wait_for_exactly(&envoy, &[(a, FAILED), (b, HEALTHY), (other, HEALTHY)]);
     scene.wait_for_traffic_to(&[b, other]);
+}
+
+fn a_collection_that_lost_most_of_its_endpoints_gets_a_new_path(transport: Transport) {
+    let scene = Scene::new();
+    // Nobody checks them, and nobody is there.
+    let addresses = |hosts: std::ops::Range<u8>| -> Vec<SocketAddr> {
+        hosts
+            .map(|host| (scene.net().host(host), 80).into())
+            .collect()
+    };
+    let config = |hosts| {
+        let mut config = Config::shop(scene.net(), &addresses(hosts));
+        config.service()["healthCheck"] = json!("none");
+        config.service().as_object_mut().unwrap().remove("probing");
+        config
+    };
+    let vitals = scene.vitals(&config(50..200));
+    let envoy = scene.envoy(&vitals, transport);
+    let exact = |hosts| {
+        let expected: BTreeSet<String> =
+            addresses(hosts).iter().map(SocketAddr::to_string).collect();
+        eventually(SOON, "Envoy has exactly these", || {
+            let hosts: BTreeSet<String> = envoy.hosts("shop")?.into_keys().collect();
+            match hosts == expected {
+                true => Ok(()),
+                false => Err(format!("{hosts:?}")),
+            }
+        });
+    };
+    exact(50..200);
+    let first = collections(&vitals);
+    config(50..130).save(&scene.config_path());
+    exact(50..130);
+    assert_eq!(collections(&vitals), first, "70 have left, 80 are there");
+    config(50..100).save(&scene.config_path());
+    exact(50..100);
+    eventually(SOON, "the Envoy has given the old path up", || {
+        let second = collections(&vitals);
+        let is_new = second.len() == 1 && second.is_disjoint(&first);
+        is_new.then_some(()).ok_or_else(|| format!("{second:?}"))
+    });
+    config(50..101).save(&scene.config_path());
+    exact(50..101);
 }
 
 fn what_was_removed_while_the_line_was_cut_is_gone(transport: Transport) {

@@ -12,7 +12,7 @@
 //! than it has, it is due for a new path (`resources`), under which an Envoy knows nothing yet.
 //!
 //! Whoever does not take collections gets plain load assignments, which are encoded only when somebody asks
-//! ([`PlainAssignments`]).
+//! (`PlainAssignments`).
 //!
 //! Not here: what an endpoint says and what a path is (`resources`), and what a stream was sent (`stream`).
 

@@ -202,10 +202,12 @@ impl CollectionSubscription {
         while bytes < RESPONSE_BYTES
             && let Some(glob) = self.behind.pop_first()
         {
-            let (Some(place), Some(collection)) =
-                (self.wanted.get_mut(&glob), collections.get(&glob))
-            else {
-                // When it comes (back), the log names it.
+            // When one that is not there comes (back), the log names it.
+            let Some(collection) = collections.get(&glob) else {
+                continue;
+            };
+            self.share_name(collection);
+            let Some(place) = self.wanted.get_mut(&glob) else {
                 continue;
             };
             place.catch_up(collection);
@@ -257,17 +259,19 @@ impl CollectionSubscription {
                 let wanted = changed.filter(|glob| self.wanted.contains_key(*glob));
                 self.behind.extend(wanted.cloned());
             }
-            None => {
-                // Thousands of streams have the same globs: one copy of each is enough.
-                let shared = |glob: Arc<str>| {
-                    let known = collections.get(&glob);
-                    known.map_or(glob, |known| Arc::clone(known.glob()))
-                };
-                let wanted = std::mem::take(&mut self.wanted).into_iter();
-                self.wanted = wanted.map(|(glob, place)| (shared(glob), place)).collect();
-                self.behind = self.wanted.keys().cloned().collect();
-                self.shown = None;
-            }
+            None => self.behind = self.wanted.keys().cloned().collect(),
+        }
+    }
+
+    /// Thousands of streams have the same globs: one copy of each is enough.
+    fn share_name(&mut self, collection: &Collection) {
+        let shared = collection.glob();
+        let own = self.wanted.get_key_value(shared);
+        if own.is_some_and(|(own, _)| !Arc::ptr_eq(own, shared))
+            && let Some(place) = self.wanted.remove(shared)
+        {
+            self.wanted.insert(Arc::clone(shared), place);
+            self.shown = None;
         }
     }
 }

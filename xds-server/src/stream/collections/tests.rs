@@ -267,6 +267,29 @@ fn an_envoy_that_puts_parameters_behind_the_glob_finds_them_behind_the_names() {
 }
 
 #[test]
+fn streams_share_the_names_of_their_collections() {
+    let first = all(collection([entry(0, 1)]), None);
+    let mut client = Client::subscribed();
+    let shares = |client: &Client| {
+        let mut names = client.subscription.wanted.keys();
+        names.all(|name| Arc::ptr_eq(name, get(&first).glob()))
+    };
+    assert!(!shares(&client));
+    client.next(&first).unwrap();
+    assert!(shares(&client));
+    // Also one that is asked for when others are there already.
+    client.subscription.unsubscribe(&[GLOB.into()]);
+    client.subscription.subscribe(vec![GLOB.into()]).unwrap();
+    assert!(!shares(&client));
+    client.next(&first).unwrap();
+    assert!(shares(&client));
+    assert!(Arc::ptr_eq(
+        &client.subscription.interest()[0],
+        get(&first).glob()
+    ));
+}
+
+#[test]
 fn names_are_bounded() {
     let mut subscription = CollectionSubscription::default();
     let names = (0..=super::super::MAX_NAMES).map(|n| n.to_string());
