@@ -114,7 +114,10 @@ fn the_same_over_csds(server: &Vitals, transport: Transport) {
         let told = &node.metadata.as_ref().unwrap().fields["vitals.transport"];
         assert_eq!(told.kind, Some(Kind::StringValue(transport.name().into())));
         let types = &response.config[0].generic_xds_configs;
-        assert_eq!(types.len(), 4);
+        assert_eq!(
+            types.len(),
+            if transport == Transport::Leds { 5 } else { 4 }
+        );
         for of_type in types {
             assert_eq!(of_type.config_status(), ConfigStatus::Synced, "{of_type:?}");
             assert!(!of_type.version_info.is_empty());

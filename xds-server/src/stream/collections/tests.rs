@@ -284,7 +284,7 @@ fn streams_share_the_names_of_their_collections() {
     client.next(&first).unwrap();
     assert!(shares(&client));
     assert!(Arc::ptr_eq(
-        &client.subscription.interest()[0],
+        &client.subscription.interest().names[0],
         get(&first).glob()
     ));
 }
