@@ -36,8 +36,7 @@ async fn shows(
 ) {
     let look = || {
         let rows = server.clients.list();
-        rows.iter()
-            .any(|row| row.types.get(&kind).is_some_and(&holds))
+        rows.iter().any(|row| row.of_type(kind).is_some_and(&holds))
     };
     eventually(what, look).await;
 }
@@ -88,7 +87,7 @@ async fn a_refusal_stands_until_what_it_names_is_sent_anew(way: Way) {
     server.publish(&[(Eds, "a", 2), (Eds, "b", 1)]);
     client.takes("ClusterLoadAssignment +a@2").await;
     client.silent().await;
-    assert!(row(&server).types[&Eds].nack.is_some());
+    assert!(row(&server).of_type(Eds).unwrap().nack.is_some());
     // and is not waited for.
     server.publish(&[(Eds, "a", 2), (Eds, "b", 2)]);
     client.takes("ClusterLoadAssignment +b@2").await;
