@@ -21,6 +21,7 @@
 //! | bugs 1–15 | [`bugs`], by number |
 //! | NACK, wildcard forms, unknown names, nonces, reconnects, first node | [`rules`] |
 //! | the table of clients: acked, refused, what | [`standing`] |
+//! | a client that ends its side, and is still answered | [`ending`] |
 //! | health, reflection, what is UNIMPLEMENTED | [`beside`] |
 //! | the order of a pass, with a client that withholds its ACKs | [`order`] |
 //!
@@ -38,6 +39,7 @@
 mod beside;
 mod bugs;
 mod client;
+mod ending;
 mod order;
 mod rules;
 mod server;
