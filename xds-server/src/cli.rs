@@ -210,7 +210,12 @@ fn bootstrap(args: &BootstrapArgs) -> ExitCode {
         }),
     };
     match bootstrap.to_yaml() {
-        Ok(yaml) => print(&yaml),
+        Ok(yaml) => {
+            if let Some(warning) = bootstrap.warning() {
+                eprintln!("warning: {warning}");
+            }
+            print(&yaml)
+        }
         Err(error) => {
             eprintln!("{error}");
             EXIT_USAGE.into()
