@@ -283,7 +283,7 @@ impl Connection {
         let leases = understands_leases(&node, self.stream.transport());
         let node = NodeIdentity::new(node);
         tracing::Span::current().record("node_id", &*node.id);
-        let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
+        let fleet = (node.fleet(snapshot)).ok_or_else(|| self.guest.without_fleet(&node))?;
         self.guest.admit(fleet, &node.id, &node.cluster)?;
         tracing::info!(fleet = %fleet.name(), node_cluster = node.cluster, user_agent, "client connected");
         self.client
@@ -306,7 +306,7 @@ impl Connection {
         let Some(node) = &self.node else {
             return Ok(None);
         };
-        let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
+        let fleet = (node.fleet(snapshot)).ok_or_else(|| self.guest.without_fleet(node))?;
         self.guest.admit(fleet, &node.id, &node.cluster)?;
         self.client.set_fleet(fleet.name());
         let Some(response) = self.stream.next(fleet) else {

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 use vitals_prober::clock;
 
+use super::node::NodeIdentity;
 use crate::metrics::Metrics;
 use crate::metrics::connections::Refused;
 use crate::snapshot::FleetSnapshot;
@@ -124,6 +125,13 @@ impl Guest {
             }
             else => None,
         }
+    }
+
+    /// Counts and logs that no fleet matches its node, and says how the stream must end.
+    pub(super) fn without_fleet(&self, node: &NodeIdentity) -> Status {
+        let why = node.no_fleet();
+        self.refuse(Refused::NoFleet, &why);
+        Status::not_found(why)
     }
 
     /// Sees whether the fleet admits it.

@@ -32,6 +32,10 @@ pub enum Refused {
     Names,
     /// The stream sent a larger message than it may.
     Size,
+    /// No fleet matches the stream's node.
+    NoFleet,
+    /// The connection speaks TLS, and the listener does not.
+    Tls,
     /// The fleet, or the admin API, wants a certificate, and none was shown.
     NoCertificate,
     /// The fleet admits other names.
@@ -42,7 +46,7 @@ pub enum Refused {
 
 impl Refused {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Connections,
         Self::Streams,
         Self::Handshake,
@@ -52,6 +56,8 @@ impl Refused {
         Self::NoRequest,
         Self::Names,
         Self::Size,
+        Self::NoFleet,
+        Self::Tls,
         Self::NoCertificate,
         Self::OtherName,
         Self::Token,
@@ -70,6 +76,8 @@ impl Refused {
             Self::NoRequest => "no_request",
             Self::Names => "names",
             Self::Size => "size",
+            Self::NoFleet => "no_fleet",
+            Self::Tls => "tls",
             Self::NoCertificate => "no_certificate",
             Self::OtherName => "other_name",
             Self::Token => "token",
