@@ -66,7 +66,8 @@ pub async fn serve(
     access: Access,
     stopping: watch::Receiver<bool>,
 ) {
-    let status = csds::service(Arc::clone(&admin.clients), stopping.clone());
+    let (clients, snapshots) = (Arc::clone(&admin.clients), admin.snapshots.clone());
+    let status = csds::service(clients, snapshots, stopping.clone());
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
@@ -74,6 +75,7 @@ pub async fn serve(
         .route("/v1/services", get(services))
         .route("/v1/endpoints", get(endpoints))
         .route("/v1/clients", get(connected))
+        .route("/v1/fleets", get(fleets))
         .route("/v1/sources", get(all_sources))
         .route_service(CLIENT_STATUS, status)
         .layer(middleware::from_fn_with_state(access, access::guard))
@@ -87,18 +89,18 @@ async fn readyz(State(admin): State<Admin>, Extension(admitted): Extension<Admit
             reload: "ok".into(),
             errors: vec!["starting: nothing is published yet".into()],
         };
-        return (StatusCode::SERVICE_UNAVAILABLE, Json(starting)).into_response();
+        return json::line(StatusCode::SERVICE_UNAVAILABLE, &starting);
     }
     let mut errors = admin.reload.borrow().errors.clone();
     let reload = if errors.is_empty() { "ok" } else { "error" };
     if admitted == Admitted(false) {
         errors.clear();
     }
-    Json(api::Ready {
+    let ready = api::Ready {
         reload: reload.into(),
         errors,
-    })
-    .into_response()
+    };
+    json::line(StatusCode::OK, &ready)
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
@@ -122,6 +124,11 @@ async fn services(State(admin): State<Admin>) -> Json<Vec<api::Service>> {
     let view = Arc::clone(&admin.health.borrow());
     let model = Arc::clone(&admin.models.borrow());
     Json(api::services(&view, &model.fleets))
+}
+
+async fn fleets(State(admin): State<Admin>) -> Json<Vec<api::Fleet>> {
+    let model = Arc::clone(&admin.models.borrow());
+    Json(api::fleets(&model.fleets))
 }
 
 async fn connected(State(admin): State<Admin>) -> Json<Vec<clients::Client>> {

@@ -31,7 +31,7 @@ fn a_script_waits_until_every_envoy_has_the_new_state(transport: Transport) {
     let mut lab = Lab::start(transport, 2);
     let (code, said) = wait_acked(&lab.vitals, &["--fleet", "edge"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("acked by 1 client"), "{said}");
+    assert_eq!(said.trim(), "acked by 1 client");
     // What a deployment does: save, wait, go on.
     lab.config.service()["loadBalancing"] = json!({ "policy": "LEAST_REQUEST" });
     lab.save();
@@ -44,13 +44,18 @@ fn a_script_waits_until_every_envoy_has_the_new_state(transport: Transport) {
         "the Envoy has the new cluster when the command ends"
     );
     the_same_over_csds(&lab.vitals, transport);
-    // Nobody is connected of another fleet.
-    let (code, said) = wait_acked(
-        &lab.vitals,
-        &["--fleet", "inner", "--timeout", "100ms", "--settle", "0s"],
-    );
+    // A fleet that is none is a wrong word, not nobody.
+    let hasty = ["--timeout", "100ms", "--settle", "0s"];
+    let (code, said) = wait_acked(&lab.vitals, &[&["--fleet", "inner"][..], &hasty].concat());
+    assert_eq!(code, Some(64), "{said}");
+    assert!(said.contains("inner") && said.contains("edge"), "{said}");
+    let admin = lab.vitals.admin();
+    let output = vitals(&["status", "--clients", "--fleet", "inner", "--admin", &admin]);
+    assert_eq!(output.status.code(), Some(64), "{}", text(&output));
+    // Not as many as there should be.
+    let (code, said) = wait_acked(&lab.vitals, &[&["--min-clients", "2"][..], &hasty].concat());
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("0 clients are connected"), "{said}");
+    assert!(said.contains("1 client is connected; 2 must be"), "{said}");
     let shown = text(&vitals(&[
         "status",
         "--clients",
