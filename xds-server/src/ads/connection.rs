@@ -148,9 +148,7 @@ impl Connection {
                 _ = &mut stopped => {
                     return Err(Status::unavailable("the server is stopping; reconnect"));
                 }
-                () = &mut ending => {
-                    return Err(Status::unavailable("the connection is to end; reconnect"));
-                }
+                why = &mut ending => return Err(Status::unavailable(why)),
                 status = self.guest.turn(self.node.is_some()), if self.guest.is_timed(self.node.is_some()) => {
                     if let Some(status) = status {
                         return Err(status);

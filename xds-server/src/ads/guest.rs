@@ -18,11 +18,14 @@ use super::node::NodeIdentity;
 use crate::metrics::Metrics;
 use crate::metrics::connections::Refused;
 use crate::snapshot::FleetSnapshot;
-use crate::transport::{Bucket, Peer, Place};
+use crate::transport::{Bucket, Ending, Peer, Place};
 use crate::trust::{Allow, NotAdmitted};
 
 /// How long a stream may be open without a request.
 const FIRST_REQUEST: Duration = Duration::from_secs(30);
+
+/// The connection is gone before anybody said that it should end.
+const ENDED: &str = "the connection has ended; reconnect";
 
 /// Requests that a stream may make at once, in seconds of its rate: an Envoy that starts makes many.
 const BURST_SECONDS: u32 = 10;
@@ -92,12 +95,12 @@ impl Guest {
         self.waits_until = paid.err().map(|wait| Instant::now() + wait);
     }
 
-    /// Waits until its connection is to end; without end behind a listener that is not `transport`'s.
-    pub(super) fn ending(&self) -> impl Future<Output = ()> + Send + use<> {
+    /// Waits until its connection is to end, and says why; without end behind a listener that is not `transport`'s.
+    pub(super) fn ending(&self) -> impl Future<Output = &'static str> + Send + use<> {
         let peer = self.peer.clone();
         async move {
             match peer {
-                Some(mut peer) => peer.ending().await,
+                Some(mut peer) => (peer.ending().await).map_or(ENDED, Ending::as_str),
                 None => std::future::pending().await,
             }
         }

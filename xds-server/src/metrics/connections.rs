@@ -96,6 +96,31 @@ struct RefusalLabels {
     reason: &'static str,
 }
 
+/// What is read again when its files change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Secret {
+    /// Certificate, key and authorities.
+    Tls,
+    /// The admin API's token.
+    AdminToken,
+}
+
+impl Secret {
+    /// The label.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::AdminToken => "admin_token",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SecretLabels {
+    what: &'static str,
+}
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ResultLabels {
     result: &'static str,
@@ -108,6 +133,7 @@ pub struct ConnectionMetrics {
     refusals: Family<RefusalLabels, Counter>,
     throttled: Counter,
     secrets: Family<ResultLabels, Counter>,
+    secrets_ok: Family<SecretLabels, Gauge>,
     certificate_ends: Gauge,
     tasks: Gauge,
 }
@@ -134,6 +160,11 @@ impl ConnectionMetrics {
             "secret_reloads",
             "Changes of the TLS files and the admin token",
             self.secrets.clone(),
+        );
+        registry.register(
+            "secrets_ok",
+            "Whether the files are right (1), or refused, and what was there before stays (0), by what is followed",
+            self.secrets_ok.clone(),
         );
         registry.register(
             "tls_certificate_end_seconds",
@@ -183,6 +214,14 @@ impl ConnectionMetrics {
     pub fn secret_reload(&self, ok: bool) {
         let result = if ok { "ok" } else { "error" };
         self.secrets.get_or_create(&ResultLabels { result }).inc();
+    }
+
+    /// The files of a secret are right, or are refused.
+    pub fn set_secret_ok(&self, secret: Secret, ok: bool) {
+        let what = secret.as_str();
+        self.secrets_ok
+            .get_or_create(&SecretLabels { what })
+            .set(i64::from(ok));
     }
 
     /// The server's certificate ends then.
