@@ -6,6 +6,10 @@ use envoy_types::pb::envoy::service::status::v3::client_status_discovery_service
 use envoy_types::pb::envoy::service::status::v3::{ClientStatusRequest, ConfigStatus};
 use envoy_types::pb::google::protobuf::value::Kind;
 use serde_json::json;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use vitals_tests::Transport;
 use vitals_tests::config::LISTENER_PORT;
 use vitals_tests::lab::{Lab, NODE, Scene};
@@ -124,6 +128,22 @@ fn the_same_over_csds(server: &Vitals, transport: Transport) {
             assert_eq!(of_type.config_status(), ConfigStatus::Synced, "{of_type:?}");
             assert!(!of_type.version_info.is_empty());
         }
+        // And tells those who ask what it speaks.
+        let endpoint = tonic::transport::Endpoint::from_shared(server.admin()).unwrap();
+        let channel = endpoint.connect().await.unwrap();
+        let mut reflection = ServerReflectionClient::new(channel);
+        let symbol = "envoy.service.status.v3.ClientStatusDiscoveryService".to_owned();
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::FileContainingSymbol(symbol)),
+        };
+        let answers = reflection.server_reflection_info(tokio_stream::iter([request]));
+        let mut answers = answers.await.unwrap().into_inner();
+        let answer = answers.message().await.unwrap().unwrap();
+        assert!(matches!(
+            answer.message_response,
+            Some(MessageResponse::FileDescriptorResponse(_))
+        ));
         // A stream that is left open does not keep the server from stopping; the scenario's end shows it.
         let pending = tokio_stream::pending::<ClientStatusRequest>();
         let _open = client.stream_client_status(pending).await.unwrap();

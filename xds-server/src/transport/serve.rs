@@ -269,8 +269,13 @@ impl Connection {
             let why = format!("no request within {} s", PATIENCE.as_secs());
             self.refuse(Refused::Silent, &why);
         } else if causes(error).any(|cause| cause.to_string() == LOOKS_LIKE_TLS) {
-            let why =
-                format!("{LOOKS_LIKE_TLS}: it has no --tls-cert, or is the admin API on loopback");
+            let why = match self.door.listener() {
+                "admin" => {
+                    "the admin API speaks TLS beyond loopback alone, and with --tls-cert; write http://"
+                }
+                _ => "the server has no --tls-cert",
+            };
+            let why = format!("{LOOKS_LIKE_TLS}: {why}");
             self.refuse(Refused::Tls, &why);
         } else {
             tracing::debug!(peer = %self.address, error = with_causes(error), "the connection broke");

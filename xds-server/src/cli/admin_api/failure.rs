@@ -16,11 +16,16 @@ pub(super) fn line(error: &ureq::Error, base: &str) -> String {
     if let Some(error) = of_tls(error) {
         return tls(error);
     }
-    let host = base.strip_prefix("http://");
-    match host.filter(|_| is_no_http(error)) {
-        Some(host) => hint(
-            &format!("what answers there does not speak HTTP ({error})"),
-            &format!("if the admin API has TLS, write https://{host}"),
+    let other = match base.split_once("://") {
+        _ if !hangs_up(error) => None,
+        Some(("http", host)) => Some(("HTTP", "has TLS", format!("https://{host}"))),
+        Some((_, host)) => Some(("TLS", "has no TLS", format!("http://{host}"))),
+        None => None,
+    };
+    match other {
+        Some((language, has, right)) => hint(
+            &format!("what answers there does not speak {language} ({error})"),
+            &format!("if the admin API {has}, write {right}"),
         ),
         None => hint(&error.to_string(), ADDRESS),
     }
@@ -41,7 +46,7 @@ fn of_tls(error: &ureq::Error) -> Option<&rustls::Error> {
 }
 
 /// Whether somebody is there and hangs up, or answers in another language.
-fn is_no_http(error: &ureq::Error) -> bool {
+fn hangs_up(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Protocol(_) => true,
         ureq::Error::Io(error) => matches!(
@@ -112,11 +117,14 @@ mod tests {
     const BASE: &str = "http://192.0.2.1:18001";
 
     #[test]
-    fn plain_http_to_tls_is_told_to_write_https() {
+    fn plain_http_to_tls_is_told_to_write_https_and_the_other_way_round() {
         for error in [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof] {
             let said = line(&ureq::Error::Io(error.into()), BASE);
             assert!(said.contains("write https://192.0.2.1:18001"), "{said}");
         }
+        let reset = ureq::Error::Io(io::ErrorKind::ConnectionReset.into());
+        let said = line(&reset, "https://192.0.2.1:18001");
+        assert!(said.contains("write http://192.0.2.1:18001"), "{said}");
         let refused = ureq::Error::Io(io::ErrorKind::ConnectionRefused.into());
         assert!(line(&refused, BASE).contains("is the server running"));
     }
