@@ -2,7 +2,7 @@
 //! (`access`), and over TLS where the server has a certificate.
 //!
 //! In: the newest health view, the running model, the table of clients, the last reload, the metrics. Out: JSON (`api`, `clients`
-//! and `sources` say in what form), the text of `/metrics`, and over gRPC the status of clients (`csds`). It reads and never waits for the health path; nothing here changes anything.
+//! and `sources` say in what form), the text of `/metrics`, and over gRPC the status of clients (`csds`) and reflection. It reads and never waits for the health path; nothing here changes anything.
 
 pub mod access;
 pub mod api;
@@ -24,6 +24,7 @@ use vitals_prober::clock;
 
 use self::access::{Access, Admitted};
 use crate::ads::clients::Clients;
+use crate::ads::reflection;
 use crate::health::HealthView;
 use crate::metrics::Metrics;
 use crate::model::Model;
@@ -59,6 +60,17 @@ pub struct Admin {
 /// Where gRPC clients ask for the status of xDS clients.
 const CLIENT_STATUS: &str = "/envoy.service.status.v3.ClientStatusDiscoveryService/{method}";
 
+/// The gRPC services beside it, for tools that read descriptors from the server.
+const GRPC: [&str; 3] = [
+    "envoy.service.status.v3.ClientStatusDiscoveryService",
+    reflection::NAMES[0],
+    reflection::NAMES[1],
+];
+
+/// Where they ask for those.
+const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/{method}";
+const OLDER_REFLECTION: &str = "/grpc.reflection.v1alpha.ServerReflection/{method}";
+
 /// Serves the API to those who bring what `access` wants, until `stopping` turns true.
 pub async fn serve(
     admin: Admin,
@@ -66,7 +78,10 @@ pub async fn serve(
     access: Access,
     stopping: watch::Receiver<bool>,
 ) {
-    let status = csds::service(Arc::clone(&admin.clients), stopping.clone());
+    let (clients, snapshots) = (Arc::clone(&admin.clients), admin.snapshots.clone());
+    let status = csds::service(clients, snapshots, stopping.clone());
+    let reflection = reflection::service(&GRPC, stopping.clone());
+    let older_reflection = reflection::older_service(&GRPC, stopping.clone());
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
@@ -74,8 +89,11 @@ pub async fn serve(
         .route("/v1/services", get(services))
         .route("/v1/endpoints", get(endpoints))
         .route("/v1/clients", get(connected))
+        .route("/v1/fleets", get(fleets))
         .route("/v1/sources", get(all_sources))
         .route_service(CLIENT_STATUS, status)
+        .route_service(REFLECTION, reflection)
+        .route_service(OLDER_REFLECTION, older_reflection)
         .layer(middleware::from_fn_with_state(access, access::guard))
         .with_state(admin);
     transport::serve(entrance, router, stopping).await;
@@ -87,18 +105,18 @@ async fn readyz(State(admin): State<Admin>, Extension(admitted): Extension<Admit
             reload: "ok".into(),
             errors: vec!["starting: nothing is published yet".into()],
         };
-        return (StatusCode::SERVICE_UNAVAILABLE, Json(starting)).into_response();
+        return json::line(StatusCode::SERVICE_UNAVAILABLE, &starting);
     }
     let mut errors = admin.reload.borrow().errors.clone();
     let reload = if errors.is_empty() { "ok" } else { "error" };
     if admitted == Admitted(false) {
         errors.clear();
     }
-    Json(api::Ready {
+    let ready = api::Ready {
         reload: reload.into(),
         errors,
-    })
-    .into_response()
+    };
+    json::line(StatusCode::OK, &ready)
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
@@ -122,6 +140,11 @@ async fn services(State(admin): State<Admin>) -> Json<Vec<api::Service>> {
     let view = Arc::clone(&admin.health.borrow());
     let model = Arc::clone(&admin.models.borrow());
     Json(api::services(&view, &model.fleets))
+}
+
+async fn fleets(State(admin): State<Admin>) -> Json<Vec<api::Fleet>> {
+    let model = Arc::clone(&admin.models.borrow());
+    Json(api::fleets(&model.fleets))
 }
 
 async fn connected(State(admin): State<Admin>) -> Json<Vec<clients::Client>> {

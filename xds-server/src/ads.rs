@@ -14,7 +14,7 @@ pub(crate) mod converse;
 mod guest;
 mod health;
 mod node;
-mod reflection;
+pub(crate) mod reflection;
 mod services;
 
 use std::sync::Arc;

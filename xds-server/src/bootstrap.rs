@@ -117,6 +117,19 @@ impl Bootstrap<'_> {
         Ok(self.render(&id, &cluster, &metadata))
     }
 
+    /// What is printed and will not do: an Envoy without a certificate, of a fleet that admits by certificate.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let has_certificate = self.tls.is_some_and(|tls| tls.pair.is_some());
+        (self.fleet.allow.is_some() && !has_certificate).then(|| {
+            format!(
+                "fleet {} admits Envoys by their certificates (allow), and this bootstrap has none: it will connect nowhere; \
+                 give --tls-ca, --tls-cert and --tls-key",
+                self.fleet.name
+            )
+        })
+    }
+
     /// `FLEET-MACHINE`: the same each time, and another on each machine.
     fn own_name(&self) -> String {
         match self.machine {
@@ -335,6 +348,45 @@ mod tests {
         assert!(by_address.contains("san_type: IP_ADDRESS"), "{by_address}");
         let by_name = render(Some("vitals.example"), "192.0.2.1");
         assert!(by_name.contains("sni: \"vitals.example\""), "{by_name}");
+    }
+
+    #[test]
+    fn a_fleet_with_allow_and_no_certificate_is_warned_of() {
+        let plain = fleet("edge", None, None);
+        let allowing = Arc::new(Fleet {
+            allow: Some(Arc::default()),
+            ..Fleet::clone(&plain)
+        });
+        let warning = |fleet: &Arc<Fleet>, tls| {
+            let fleets = [Arc::clone(fleet)];
+            let bootstrap = Bootstrap {
+                fleet,
+                fleets: &fleets,
+                server: ("127.0.0.1", 18000),
+                node_id: None,
+                machine: "m1",
+                delta: true,
+                admin_port: 9901,
+                tls,
+            };
+            bootstrap.warning()
+        };
+        let tls = |pair| {
+            Some(ServerTls {
+                ca: "/ca.pem",
+                pair,
+                name: None,
+            })
+        };
+        assert_eq!(warning(&plain, None), None);
+        assert_eq!(warning(&allowing, tls(Some(("/a.pem", "/a.key")))), None);
+        for without in [None, tls(None)] {
+            let said = warning(&allowing, without).unwrap();
+            assert!(
+                said.contains("edge") && said.contains("--tls-cert"),
+                "{said}"
+            );
+        }
     }
 
     #[test]

@@ -10,11 +10,12 @@ mod probe;
 mod status;
 mod words;
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app::{self, EXIT_USAGE, ServeArgs};
 use crate::bootstrap::{Bootstrap, ServerTls};
@@ -109,7 +110,9 @@ struct BootstrapArgs {
 /// Runs the command line.
 #[must_use]
 pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let parsed = without_empty(Cli::command(), &empty).try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             drop(error.print());
@@ -128,6 +131,16 @@ pub fn run() -> ExitCode {
         Command::Probe(args) => probe::run(&args),
         Command::Explain(args) => explain::run(&args),
     }
+}
+
+/// Leaves out the variables that are `empty`: one that a manifest or a unit file leaves without a value is not set.
+fn without_empty(command: clap::Command, empty: &impl Fn(&OsStr) -> bool) -> clap::Command {
+    command
+        .mut_args(|arg| match arg.get_env() {
+            Some(name) if empty(name) => arg.env(None::<&'static str>),
+            _ => arg,
+        })
+        .mut_subcommands(|subcommand| without_empty(subcommand, empty))
 }
 
 /// Reads a configuration for a command that prints on stdout; warnings go to stderr.
@@ -210,7 +223,12 @@ fn bootstrap(args: &BootstrapArgs) -> ExitCode {
         }),
     };
     match bootstrap.to_yaml() {
-        Ok(yaml) => print(&yaml),
+        Ok(yaml) => {
+            if let Some(warning) = bootstrap.warning() {
+                eprintln!("warning: {warning}");
+            }
+            print(&yaml)
+        }
         Err(error) => {
             eprintln!("{error}");
             EXIT_USAGE.into()
@@ -247,8 +265,23 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_empty_variable_is_none_at_every_depth() {
+        let empty = |name: &OsStr| name == "VITALS_TLS_CERT" || name == "VITALS_ADMIN_CA";
+        let command = without_empty(Cli::command(), &empty);
+        let names = |of: &str| -> Vec<String> {
+            let command = command.find_subcommand(of).unwrap();
+            let names = command.get_arguments().filter_map(|arg| arg.get_env());
+            names
+                .map(|name| name.to_str().unwrap().to_owned())
+                .collect()
+        };
+        assert!(!names("serve").contains(&"VITALS_TLS_CERT".to_owned()));
+        assert!(names("serve").contains(&"VITALS_TLS_KEY".to_owned()));
+        assert!(!names("status").contains(&"VITALS_ADMIN_CA".to_owned()));
     }
 
     #[test]

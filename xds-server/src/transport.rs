@@ -14,6 +14,7 @@
 //! Not here: whom a fleet admits (`trust`), what is served (`ads`, `admin`).
 
 mod door;
+mod failed;
 mod follow;
 mod handshakes;
 mod io;
@@ -96,7 +97,30 @@ pub struct Peer {
     address: SocketAddr,
     identity: Option<Arc<Identity>>,
     door: Arc<Door>,
-    ending: watch::Receiver<bool>,
+    ending: watch::Receiver<Option<Ending>>,
+}
+
+/// Why a connection is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It is as old as [`Limits::max_age`] lets it be.
+    Age,
+    /// The client's certificate has ended.
+    Certificate,
+    /// The server stops.
+    Stop,
+}
+
+impl Ending {
+    /// For the client and the log.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Age => "the connection has reached --max-connection-age; reconnect",
+            Self::Certificate => "the client's certificate has ended; reconnect with a new one",
+            Self::Stop => "the server is stopping; reconnect",
+        }
+    }
 }
 
 impl Peer {
@@ -135,10 +159,10 @@ impl Peer {
         self.door.refuse(reason, self.address, self.identity(), why);
     }
 
-    /// Waits until its connection is to end, because it is old or the server stops.
-    pub async fn ending(&mut self) {
-        // An error means that the connection has ended.
-        drop(self.ending.wait_for(|ending| *ending).await);
+    /// Waits until its connection is to end, and says why; `None`: it has ended.
+    pub async fn ending(&mut self) -> Option<Ending> {
+        let ending = self.ending.wait_for(Option::is_some).await;
+        ending.ok().and_then(|ending| *ending)
     }
 }
 

@@ -3,9 +3,12 @@
 //! In: a fresh clone with a Rust toolchain, Python 3 and a network. Out: the demo, the tests, the checks of a merge, the
 //! measurements. Everything that is brought goes under the target directory; nothing is installed on the machine.
 
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 
 mod backend;
@@ -55,7 +58,37 @@ enum Command {
     Backend(backend::Args),
 }
 
+/// Variables with the server's prefix that xtask reads, or that a user sets for the tests.
+const KEPT: [&str; 2] = ["VITALS_BIN", "VITALS_LIBRARY_PATH"];
+
+/// The variables that would be arguments of every `vitals` that is started here: a shell in which an operator works has some.
+fn foreign(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    names
+        .filter(|name| name.as_encoded_bytes().starts_with(b"VITALS_"))
+        .filter(|name| !KEPT.iter().any(|kept| name == kept))
+        .collect()
+}
+
+/// Starts xtask anew, in the same process, without those variables, so that no child has them. Returns only an error, or when
+/// there are none.
+fn shed(foreign: &[OsString]) -> anyhow::Result<()> {
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    command.args(std::env::args_os().skip(1));
+    for name in foreign {
+        command.env_remove(name);
+    }
+    Err(command.exec()).context("cannot start xtask anew without the VITALS_ variables")
+}
+
 fn main() -> ExitCode {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    if let Err(error) = shed(&foreign(names)) {
+        eprintln!("xtask: {error:#}");
+        return ExitCode::FAILURE;
+    }
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Demo(args) => demo::run(&args, &cli.tools),
@@ -70,5 +103,23 @@ fn main() -> ExitCode {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_the_server_are_shed_and_those_of_xtask_stay() {
+        let names = [
+            "VITALS_BIN",
+            "VITALS_ADMIN",
+            "PATH",
+            "ENVOY_BIN",
+            "VITALS_TLS_CERT",
+        ];
+        let shed = foreign(names.into_iter().map(OsString::from));
+        assert_eq!(shed, ["VITALS_ADMIN", "VITALS_TLS_CERT"]);
     }
 }

@@ -98,6 +98,38 @@ fn reflection_lists_every_service_and_describes_each() {
 }
 
 #[test]
+fn reflection_answers_older_tools_too() {
+    use tonic_reflection::pb::v1alpha as older;
+    use tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient;
+    crate::run(async {
+        let server = Server::start(&[]);
+        let mut client = ServerReflectionClient::new(connect(server.address).await);
+        let symbol = "grpc.reflection.v1alpha.ServerReflection".to_owned();
+        let requests = [
+            older::server_reflection_request::MessageRequest::ListServices(String::new()),
+            older::server_reflection_request::MessageRequest::FileContainingSymbol(symbol.clone()),
+        ];
+        let requests = requests.map(|request| older::ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(request),
+        });
+        let responses = client.server_reflection_info(tokio_stream::iter(requests));
+        let mut responses = responses.await.unwrap().into_inner();
+        use older::server_reflection_response::MessageResponse;
+        let list = responses.message().await.unwrap().unwrap();
+        let Some(MessageResponse::ListServicesResponse(list)) = list.message_response else {
+            panic!("a list")
+        };
+        assert!(list.service.iter().any(|service| service.name == symbol));
+        let file = responses.message().await.unwrap().unwrap();
+        let Some(MessageResponse::FileDescriptorResponse(file)) = file.message_response else {
+            panic!("a file")
+        };
+        assert_eq!(file.file_descriptor_proto.len(), 1);
+    });
+}
+
+#[test]
 fn fetch_and_the_status_of_clients_are_not_on_this_listener() {
     crate::run(async {
         let server = Server::start(&[]);

@@ -351,6 +351,14 @@ impl Client {
         }
     }
 
+    /// Says its last word: the request side ends, the other stays open.
+    pub(crate) fn finish(&mut self) {
+        match &mut self.wire {
+            Wire::Sotw(requests, _) => *requests = mpsc::channel(1).0,
+            Wire::Delta(requests, _) => *requests = mpsc::channel(1).0,
+        }
+    }
+
     /// Takes what was said.
     pub(crate) async fn ack(&mut self, said: &Said) {
         self.answer(said, None).await;

@@ -22,6 +22,7 @@
 //! | NACK, wildcard forms, unknown names, nonces, reconnects, first node | [`rules`] |
 //! | the table of clients: acked, refused, what | [`standing`] |
 //! | a million names, refusals in a loop, another node, garbage | [`hostile`] |
+//! | a client that ends its side, and is still answered | [`ending`] |
 //! | health, reflection, what is UNIMPLEMENTED | [`beside`] |
 //! | the order of a pass, with a client that withholds its ACKs | [`order`] |
 //!
@@ -39,6 +40,7 @@
 mod beside;
 mod bugs;
 mod client;
+mod ending;
 mod hostile;
 mod order;
 mod rules;

@@ -17,6 +17,7 @@ on_every_way!(
     g1_nonces_count_up_and_every_any_is_of_the_type,
     g2_the_node_is_of_the_first_request_for_the_whole_stream,
     g2_a_first_request_without_a_node_is_refused,
+    a_node_of_no_fleet_is_refused_and_counted,
     g4_a_stale_nonce_has_no_effect_but_a_new_interest_in_delta,
     g5_after_the_end_of_a_stream_nothing_of_it_is_left,
     g6_a_server_that_stops_says_unavailable,
@@ -173,6 +174,24 @@ fn g3_a_foreign_type_ends_a_stream_of_one_type() {
             client.ends(Code::InvalidArgument).await;
         }
     });
+}
+
+async fn a_node_of_no_fleet_is_refused_and_counted(way: Way) {
+    let server = Server::start(&[(Cds, "a", 1)]);
+    let mut client = Client::open(&server, way, Cds).await;
+    client.want(Cds, &[]).await;
+    client.takes("Cluster +a@1").await;
+    server.publish_no_fleet();
+    let said = client.ends(Code::NotFound).await;
+    assert!(
+        said.contains("client-1") && said.contains("fleets[].match"),
+        "{said}"
+    );
+    let mut other = Client::open(&server, way, Cds).await;
+    other.want(Cds, &[]).await;
+    other.ends(Code::NotFound).await;
+    let counted = "vitals_refusals_total{listener=\"xds\",reason=\"no_fleet\"} 2";
+    assert!(server.counts(counted));
 }
 
 async fn g4_a_stale_nonce_has_no_effect_but_a_new_interest_in_delta(way: Way) {

@@ -31,6 +31,7 @@ pub(crate) type State<'a> = &'a [(ResourceType, &'a str, u32)];
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) clients: Arc<Clients>,
+    metrics: Arc<Metrics>,
     snapshots: watch::Sender<Arc<Snapshot>>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -63,9 +64,11 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let clients = Arc::new(Clients::default());
         let table = Arc::clone(&clients);
+        let metrics = Metrics::new();
+        let counted = Arc::clone(&metrics);
         // Ends with `stop`.
         let task = tokio::spawn(async move {
-            let metrics = Metrics::new();
+            let metrics = counted;
             let entrance = Entrance {
                 listener,
                 http: Listening::Http2,
@@ -78,6 +81,7 @@ impl Server {
         Self {
             address,
             clients,
+            metrics,
             snapshots,
             stop,
             task,
@@ -106,6 +110,18 @@ impl Server {
         );
         let snapshot = Snapshot::new(vec![Arc::new(fleet.unwrap())], Some(clock::now()));
         self.snapshots.send_replace(Arc::new(snapshot));
+    }
+
+    /// Publishes that there is no fleet any more.
+    pub(crate) fn publish_no_fleet(&self) {
+        let snapshot = Snapshot::new(Vec::new(), Some(clock::now()));
+        self.snapshots.send_replace(Arc::new(snapshot));
+    }
+
+    /// Whether this line is in the metrics.
+    pub(crate) fn counts(&self, line: &str) -> bool {
+        let text = self.metrics.encode().unwrap();
+        text.lines().any(|has| has == line)
     }
 
     /// What is served now.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use envoy_types::pb::envoy::config::core::v3::Node;
 
 use crate::client::{Client, Said, Way, node};
+use crate::rules::eventually;
 use crate::server::Server;
 use crate::{Cds, Eds, on_every_way};
 
@@ -135,5 +136,34 @@ fn g15_what_a_client_has_from_before_is_renewed_at_once_also_by_a_server_without
                 assert_eq!(client.soon(900).await, None);
             }
         }
+    });
+}
+
+#[test]
+fn g15_who_has_not_answered_a_heartbeat_yet_has_everything_all_the_same() {
+    crate::run(async {
+        let server = Server::leasing(&[(Eds, "a", 1)], TTL);
+        let mut client = client(&server, Way::DeltaAds).await;
+        client.want(Eds, &["a"]).await;
+        client.takes("ClusterLoadAssignment +a@1").await;
+        let has_acked = || {
+            let rows = server.clients.list();
+            rows.iter().all(|row| row.has_acked(&server.fleet()))
+        };
+        eventually("it has acked", has_acked).await;
+        let beat = client.says("ClusterLoadAssignment ~a").await;
+        client.says("ClusterLoadAssignment ~a").await;
+        assert!(has_acked(), "{:?}", server.clients.list());
+        // A response among heartbeats is waited for.
+        server.publish(&[(Eds, "a", 2)]);
+        let mut said = client.next().await;
+        while said.resources.is_empty() {
+            said = client.next().await;
+        }
+        client.ack(&beat).await;
+        client.silent().await;
+        assert!(!has_acked());
+        client.ack(&said).await;
+        eventually("it has acked", has_acked).await;
     });
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 use vitals_tests::backend::Mode;
@@ -185,6 +186,52 @@ fn bootstrap_of_a_fleet_that_is_not_there_ends_with_64() {
     let output = vitals(&arguments);
     assert_eq!(output.status.code(), Some(64), "{}", text(&output));
     assert!(text(&output).contains("nobody"), "{}", text(&output));
+}
+
+#[test]
+fn an_empty_variable_counts_as_none() {
+    let mut command = Command::new(vitals_tests::tools::vitals());
+    command.args(["bootstrap", "--fleet", "edge", "--server", "127.0.0.1:1"]);
+    command.arg("--config").arg(fixture("first.yaml"));
+    command.env("VITALS_BOOTSTRAP_TLS_CA", "");
+    command.env("VITALS_NODE_ID", "");
+    command.env("VITALS_ENVOY_ADMIN_PORT", "");
+    let output = vitals_tests::process::run(&mut command);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(!printed.contains("transport_socket"), "{printed}");
+    assert!(printed.contains("id: \"edge-"), "{printed}");
+}
+
+#[test]
+fn a_bootstrap_for_a_fleet_with_allow_and_no_certificate_is_printed_with_a_warning() {
+    let scene = Scene::new();
+    let mut config = scene.shop(&scene.backends(1));
+    config.0["fleets"][0]["allow"] = serde_json::json!({ "dnsNames": ["edge.example"] });
+    config.save(&scene.config_path());
+    let path = scene.config_path();
+    let mut arguments = vec!["bootstrap", "--fleet", "edge", "--server", "127.0.0.1:1"];
+    arguments.extend(["--config", path.to_str().unwrap()]);
+    let warned = |arguments: &[&str]| {
+        let output = vitals(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        assert!(!output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = warned(&arguments);
+    assert!(
+        said.contains("fleet edge") && said.contains("--tls-ca, --tls-cert and --tls-key"),
+        "{said}"
+    );
+    arguments.extend([
+        "--tls-ca",
+        "/ca",
+        "--tls-cert",
+        "/cert",
+        "--tls-key",
+        "/key",
+    ]);
+    assert_eq!(warned(&arguments), "");
 }
 
 #[test]

@@ -6,6 +6,10 @@ use envoy_types::pb::envoy::service::status::v3::client_status_discovery_service
 use envoy_types::pb::envoy::service::status::v3::{ClientStatusRequest, ConfigStatus};
 use envoy_types::pb::google::protobuf::value::Kind;
 use serde_json::json;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use vitals_tests::Transport;
 use vitals_tests::config::LISTENER_PORT;
 use vitals_tests::lab::{Lab, NODE, Scene};
@@ -31,7 +35,7 @@ fn a_script_waits_until_every_envoy_has_the_new_state(transport: Transport) {
     let mut lab = Lab::start(transport, 2);
     let (code, said) = wait_acked(&lab.vitals, &["--fleet", "edge"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("acked by 1 client"), "{said}");
+    assert_eq!(said.trim(), "acked by 1 client");
     // What a deployment does: save, wait, go on.
     lab.config.service()["loadBalancing"] = json!({ "policy": "LEAST_REQUEST" });
     lab.save();
@@ -44,13 +48,18 @@ fn a_script_waits_until_every_envoy_has_the_new_state(transport: Transport) {
         "the Envoy has the new cluster when the command ends"
     );
     the_same_over_csds(&lab.vitals, transport);
-    // Nobody is connected of another fleet.
-    let (code, said) = wait_acked(
-        &lab.vitals,
-        &["--fleet", "inner", "--timeout", "100ms", "--settle", "0s"],
-    );
+    // A fleet that is none is a wrong word, not nobody.
+    let hasty = ["--timeout", "100ms", "--settle", "0s"];
+    let (code, said) = wait_acked(&lab.vitals, &[&["--fleet", "inner"][..], &hasty].concat());
+    assert_eq!(code, Some(64), "{said}");
+    assert!(said.contains("inner") && said.contains("edge"), "{said}");
+    let admin = lab.vitals.admin();
+    let output = vitals(&["status", "--clients", "--fleet", "inner", "--admin", &admin]);
+    assert_eq!(output.status.code(), Some(64), "{}", text(&output));
+    // Not as many as there should be.
+    let (code, said) = wait_acked(&lab.vitals, &[&["--min-clients", "2"][..], &hasty].concat());
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("0 clients are connected"), "{said}");
+    assert!(said.contains("1 client is connected; 2 must be"), "{said}");
     let shown = text(&vitals(&[
         "status",
         "--clients",
@@ -122,6 +131,22 @@ fn the_same_over_csds(server: &Vitals, transport: Transport) {
             assert_eq!(of_type.config_status(), ConfigStatus::Synced, "{of_type:?}");
             assert!(!of_type.version_info.is_empty());
         }
+        // And tells those who ask what it speaks.
+        let endpoint = tonic::transport::Endpoint::from_shared(server.admin()).unwrap();
+        let channel = endpoint.connect().await.unwrap();
+        let mut reflection = ServerReflectionClient::new(channel);
+        let symbol = "envoy.service.status.v3.ClientStatusDiscoveryService".to_owned();
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::FileContainingSymbol(symbol)),
+        };
+        let answers = reflection.server_reflection_info(tokio_stream::iter([request]));
+        let mut answers = answers.await.unwrap().into_inner();
+        let answer = answers.message().await.unwrap().unwrap();
+        assert!(matches!(
+            answer.message_response,
+            Some(MessageResponse::FileDescriptorResponse(_))
+        ));
         // A stream that is left open does not keep the server from stopping; the scenario's end shows it.
         let pending = tokio_stream::pending::<ClientStatusRequest>();
         let _open = client.stream_client_status(pending).await.unwrap();

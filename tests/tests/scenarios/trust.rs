@@ -17,6 +17,7 @@ use vitals_tests::{Transport, on_both_transports};
 
 on_both_transports!(
     an_envoy_is_served_over_tls,
+    an_envoy_that_speaks_tls_to_a_plain_server_is_told_of,
     an_envoy_that_the_fleet_admits_is_served_over_mutual_tls,
     without_a_certificate_of_the_authority_a_client_gets_nothing,
     with_another_spiffe_id_a_client_gets_nothing,
@@ -149,6 +150,32 @@ fn an_envoy_is_served_over_tls(transport: Transport) {
     assert!(vitals.client("misled").is_err());
 }
 
+fn an_envoy_that_speaks_tls_to_a_plain_server_is_told_of(transport: Transport) {
+    let scene = Scene::new();
+    let authority = Authority::new(scene.dir(), "ca");
+    let backends = scene.backends(1);
+    let vitals = scene.vitals(&scene.shop(&backends));
+    let mut client = XdsClient::start_tls(vitals.xds(), scene.dir(), &authority.cert, None);
+    client.open("s", transport);
+    client.send("s", first());
+    assert_eq!(client.end(SOON, "s").0, "UNAVAILABLE");
+    until(SOON, "the log says so", || {
+        let log = vitals.log();
+        log.lines().any(|line| {
+            [
+                "refused: this looks like TLS",
+                "reason=\"tls\"",
+                "no --tls-cert",
+                "127.",
+            ]
+            .iter()
+            .all(|word| line.contains(word))
+        })
+    });
+    let counted = vitals.metric("vitals_refusals_total", "listener=\"xds\",reason=\"tls\"");
+    assert!(counted.unwrap() >= 1.0);
+}
+
 fn an_envoy_that_the_fleet_admits_is_served_over_mutual_tls(transport: Transport) {
     let s = stage();
     let pair = s.authority.issue("envoy", EDGE);
@@ -179,20 +206,26 @@ fn without_a_certificate_of_the_authority_a_client_gets_nothing(transport: Trans
     s.logged(&[
         "refused",
         "reason=\"handshake\"",
-        "peer sent no certificates",
+        "shown no certificate",
         "127.",
     ]);
     let other = Authority::new(s.scene.dir(), "other");
     let foreign = other.issue("envoy", EDGE);
     s.refused(transport, &ca, Some(&foreign), "UNAVAILABLE");
-    s.logged(&["refused", "reason=\"handshake\"", "UnknownIssuer"]);
+    s.logged(&[
+        "refused",
+        "reason=\"handshake\"",
+        EDGE,
+        "issued by",
+        "none of the authorities in --client-ca",
+    ]);
     assert!(s.refusals("handshake") >= 2.0);
     // Plain HTTP/2 to the same port.
     let mut plain = XdsClient::start(s.vitals.xds(), s.scene.dir());
     plain.open("s", transport);
     plain.send("s", first());
     assert_eq!(plain.end(SOON, "s").0, "UNAVAILABLE");
-    s.logged(&["refused", "reason=\"handshake\"", "corrupt message"]);
+    s.logged(&["refused", "reason=\"handshake\"", "does not speak TLS"]);
     assert!(s.vitals.client("client-1").is_err(), "{peer}");
     let good = s.authority.issue("envoy", EDGE);
     drop(s.served(transport, &ca, &good));
@@ -237,9 +270,17 @@ fn a_stream_lives_through_a_rotation_and_new_ones_meet_the_new_files(transport: 
     until(SOON, "the broken key is counted", || {
         reloads("error") == Ok(1.0)
     });
-    s.logged(&["ERROR", "TLS is refused, the one before stays", "--tls-key"]);
+    s.logged(&[
+        "ERROR",
+        "TLS files are refused, those before stay",
+        "--tls-key",
+    ]);
+    let files_are_right = || s.vitals.metric("vitals_secrets_ok", "what=\"tls\"");
+    assert_eq!(files_are_right(), Ok(0.0));
     drop(s.served(transport, &old_ca, &old_pair));
     replace(&own.key, &key);
+    s.logged(&["INFO", "TLS files are as before and right again"]);
+    assert_eq!(files_are_right(), Ok(1.0));
 
     let new = Authority::new(s.scene.dir(), "new");
     let new_pair = new.issue("envoy", EDGE);

@@ -109,7 +109,16 @@ fn without_the_token_nothing_is_told_and_the_log_says_who_asked() {
     assert!(text(&good).contains("shop"));
     let bad = status(OTHER);
     assert_eq!(bad.status.code(), Some(1), "{}", text(&bad));
-    assert!(text(&bad).contains("--token-file"), "{}", text(&bad));
+    assert!(
+        text(&bad).contains("this is not the admin token; --token-file"),
+        "{}",
+        text(&bad)
+    );
+    let none = text(&vitals(&["status", "--admin", &admin]));
+    assert!(
+        none.contains("the admin token is wanted; give it"),
+        "{none}"
+    );
     // A new token counts without a restart, and the old one no longer.
     replace(&file, OTHER);
     until(SOON, "the new token is taken", || {
@@ -173,4 +182,15 @@ fn beyond_loopback_it_speaks_tls_and_wants_certificates_where_the_server_does() 
     assert!(said.contains("--cert"), "{said}");
     let (code, said) = status("http", &with_pair);
     assert_eq!(code, Some(1), "plain: {said}");
+    let right = format!("write https://{host}:{port}");
+    assert!(said.contains(&right), "plain: {said}");
+    // By a name that the certificate has not.
+    let mut command = Command::new(vitals_tests::tools::vitals());
+    command.args(["status", "--admin", &format!("https://localhost:{port}")]);
+    command.arg("--ca").arg(&authority.cert);
+    let said = text(&run(&mut command));
+    assert!(
+        said.contains("has not the name \"localhost\"") && said.contains(&host.to_string()),
+        "{said}"
+    );
 }

@@ -314,6 +314,14 @@ fn a_connection_of_age_is_asked_to_end_and_its_envoy_comes_back(transport: Trans
     let (code, details) = client.end(SOON, "s");
     assert_eq!(code, "UNAVAILABLE", "{details}");
     assert!(details.contains("reconnect"), "{details}");
+    until(SOON, "the log says why the stream has ended", || {
+        let log = s.vitals.log();
+        log.lines().any(|line| {
+            ["INFO", "client disconnected", "--max-connection-age"]
+                .iter()
+                .all(|word| line.contains(word))
+        })
+    });
     eventually(SOON, "the Envoy has come back", || {
         let now = connected()?;
         (now != before).then_some(()).ok_or(now)

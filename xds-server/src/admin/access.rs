@@ -68,15 +68,14 @@ pub(super) async fn guard(
         ),
         Missing::Token => {
             let headers = [(header::WWW_AUTHENTICATE, "Bearer")];
-            let answer = (
-                StatusCode::UNAUTHORIZED,
-                headers,
-                "the admin token is wanted\n",
-            );
-            let why = match request.headers().contains_key(header::AUTHORIZATION) {
-                true => "the request bears another token than the admin API's",
-                false => "the request bears no token",
+            let (why, told) = match request.headers().contains_key(header::AUTHORIZATION) {
+                true => (
+                    "the request bears another token than the admin API's",
+                    "this is not the admin token\n",
+                ),
+                false => ("the request bears no token", "the admin token is wanted\n"),
             };
+            let answer = (StatusCode::UNAUTHORIZED, headers, told);
             (Refused::Token, why, answer.into_response())
         }
     };

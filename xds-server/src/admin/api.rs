@@ -10,7 +10,7 @@ use vitals_prober::outcome;
 
 use crate::health::rule::rfc3339;
 use crate::health::{DetailedStatus, EndpointView, HealthView, Pool, Rule, ServiceView, VoteView};
-use crate::model::{Fleet, Name};
+use crate::model::{self, Name};
 
 /// `/readyz`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +19,15 @@ pub struct Ready {
     pub reload: String,
     /// The errors of that reload, a line each.
     pub errors: Vec<String>,
+}
+
+/// One element of `/v1/fleets`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fleet {
+    /// The fleet.
+    pub name: String,
+    /// The services that it is told of.
+    pub services: Vec<String>,
 }
 
 /// One element of `/v1/services`.
@@ -178,20 +187,30 @@ pub struct Failure {
     pub reason: Reason,
 }
 
+/// `/v1/fleets`, in the configuration's order, in which a node finds its own.
+#[must_use]
+pub fn fleets(fleets: &[Arc<model::Fleet>]) -> Vec<Fleet> {
+    let told = |fleet: &Arc<model::Fleet>| Fleet {
+        name: fleet.name.to_string(),
+        services: fleet.services.iter().map(Name::to_string).collect(),
+    };
+    fleets.iter().map(told).collect()
+}
+
 /// `/v1/services` of a view, and of the fleets that are told of it.
 #[must_use]
-pub fn services(view: &HealthView, fleets: &[Arc<Fleet>]) -> Vec<Service> {
+pub fn services(view: &HealthView, fleets: &[Arc<model::Fleet>]) -> Vec<Service> {
     let services = view.services.iter();
     services
         .map(|(name, view)| service(name, view, fleets))
         .collect()
 }
 
-fn service(name: &Name, view: &ServiceView, fleets: &[Arc<Fleet>]) -> Service {
+fn service(name: &Name, view: &ServiceView, fleets: &[Arc<model::Fleet>]) -> Service {
     let told = fleets
         .iter()
         .filter(|fleet| !fleet.region_order.is_empty() && fleet.services.contains(name));
-    let order = |fleet: &Fleet| fleet.region_order.iter().map(|r| (**r).into()).collect();
+    let order = |fleet: &model::Fleet| fleet.region_order.iter().map(|r| (**r).into()).collect();
     let standing = |pool| {
         let standing = view.pools.of(pool);
         PoolStanding {

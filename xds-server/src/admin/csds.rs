@@ -1,7 +1,8 @@
 //! `envoy.service.status.v3.ClientStatusDiscoveryService`: `/v1/clients` for tools that speak Envoy's own protocol (CSDS).
 //!
-//! In: the table of clients. Out: for every stream a node, and for every type that it subscribes to a status: NOT_SENT,
-//! STALE (sent, not answered), SYNCED, or ERROR with the client's message.
+//! In: the table of clients, what is served. Out: for every stream a node, and for every type that it subscribes to a status:
+//! ERROR with the client's message, STALE (sent, not answered), SYNCED, or NOT_SENT: nothing was sent of what is due. Who
+//! reconnects with all that is served is sent nothing, and is SYNCED with the version that is served.
 //!
 //! It is served beside the rest of the admin API, not on the xDS listener: whoever may connect there is a client of one
 //! fleet and must not see the others'; whoever may read the admin API sees all of them anyway. Contents of resources are
@@ -25,21 +26,27 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::ads::clients::{Client, Clients};
 use crate::ads::converse::{Responses, converse};
-use crate::snapshot::ResourceType;
+use crate::snapshot::{FleetSnapshot, ResourceType, Snapshot};
 use crate::stream::SubscriptionStatus;
 
 #[derive(Debug)]
 pub(super) struct Csds {
     clients: Arc<Clients>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
     stopping: watch::Receiver<bool>,
 }
 
 /// The service.
 pub(super) fn service(
     clients: Arc<Clients>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
     stopping: watch::Receiver<bool>,
 ) -> ClientStatusDiscoveryServiceServer<Csds> {
-    ClientStatusDiscoveryServiceServer::new(Csds { clients, stopping })
+    ClientStatusDiscoveryServiceServer::new(Csds {
+        clients,
+        snapshots,
+        stopping,
+    })
 }
 
 #[tonic::async_trait]
@@ -50,11 +57,11 @@ impl ClientStatusDiscoveryService for Csds {
         &self,
         request: Request<Streaming<pb::ClientStatusRequest>>,
     ) -> Result<Response<Self::StreamClientStatusStream>, Status> {
-        let clients = Arc::clone(&self.clients);
+        let (clients, snapshots) = (Arc::clone(&self.clients), self.snapshots.clone());
         let answers = converse(
             request.into_inner(),
             self.stopping.clone(),
-            move |request| answer(&clients.list(), &request),
+            move |request| now(&clients, &snapshots, &request),
         );
         Ok(Response::new(answers))
     }
@@ -63,12 +70,24 @@ impl ClientStatusDiscoveryService for Csds {
         &self,
         request: Request<pb::ClientStatusRequest>,
     ) -> Result<Response<pb::ClientStatusResponse>, Status> {
-        answer(&self.clients.list(), request.get_ref()).map(Response::new)
+        now(&self.clients, &self.snapshots, request.get_ref()).map(Response::new)
     }
+}
+
+fn now(
+    clients: &Clients,
+    snapshots: &watch::Receiver<Arc<Snapshot>>,
+    request: &pb::ClientStatusRequest,
+) -> Result<pb::ClientStatusResponse, Status> {
+    // The table first: what a row says of an older state than the snapshot's does not count as the newest.
+    let rows = clients.list();
+    let snapshot = Arc::clone(&snapshots.borrow());
+    answer(&rows, &snapshot, request)
 }
 
 fn answer(
     clients: &[Client],
+    snapshot: &Snapshot,
     request: &pb::ClientStatusRequest,
 ) -> Result<pb::ClientStatusResponse, Status> {
     let mut config = Vec::new();
@@ -84,7 +103,7 @@ fn answer(
             };
         }
         if wanted {
-            config.push(describe(client));
+            config.push(describe(client, snapshot));
         }
     }
     Ok(pb::ClientStatusResponse { config })
@@ -121,7 +140,13 @@ fn matches(matcher: &StringMatcher, text: &str) -> Result<bool, Status> {
     }
 }
 
-fn describe(client: &Client) -> pb::ClientConfig {
+fn describe(client: &Client, snapshot: &Snapshot) -> pb::ClientConfig {
+    // Only where it was sent all that it wants of this state.
+    let served = client
+        .fleet
+        .as_ref()
+        .and_then(|name| snapshot.fleet(name))
+        .filter(|served| client.caught_up == Some(served.state()));
     let fleet = client.fleet.as_ref().map_or("", |fleet| fleet.as_str());
     let text = |text: &str| Value {
         kind: Some(Kind::StringValue(text.into())),
@@ -143,17 +168,24 @@ fn describe(client: &Client) -> pb::ClientConfig {
             }),
             ..Node::default()
         }),
-        generic_xds_configs: client.types.iter().map(of_type).collect(),
+        generic_xds_configs: (client.types.iter())
+            .map(|(kind, status)| of_type(*kind, status, served.map(|fleet| &**fleet)))
+            .collect(),
         ..pb::ClientConfig::default()
     }
 }
 
-fn of_type((kind, status): &(ResourceType, SubscriptionStatus)) -> GenericXdsConfig {
+/// Where a type stands; `has`: the fleet of whose present state the client was sent all that it wants.
+fn of_type(
+    kind: ResourceType,
+    status: &SubscriptionStatus,
+    has: Option<&FleetSnapshot>,
+) -> GenericXdsConfig {
     let config_status = match status {
         SubscriptionStatus { nack: Some(_), .. } => pb::ConfigStatus::Error,
         SubscriptionStatus {
             sent_version: None, ..
-        } => pb::ConfigStatus::NotSent,
+        } if has.is_none() => pb::ConfigStatus::NotSent,
         SubscriptionStatus { unanswered: 0, .. } => pb::ConfigStatus::Synced,
         SubscriptionStatus { .. } => pb::ConfigStatus::Stale,
     };
@@ -163,9 +195,13 @@ fn of_type((kind, status): &(ResourceType, SubscriptionStatus)) -> GenericXdsCon
         version_info: (*nack.version).into(),
         failed_configuration: None,
     });
+    // What it has without having been sent it on this stream.
+    let had = has.filter(|_| status.sent_version.is_none());
+    let had = had.map(|fleet| &**fleet.of_type(kind).version());
+    let version = status.acked_version.as_deref().or(had);
     GenericXdsConfig {
         type_url: kind.type_url().into(),
-        version_info: status.acked_version.as_deref().unwrap_or_default().into(),
+        version_info: version.unwrap_or_default().into(),
         config_status: config_status.into(),
         error_state,
         ..GenericXdsConfig::default()
@@ -183,7 +219,8 @@ fn timestamp(at: SystemTime) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Name;
+    use crate::model::{self, Name};
+    use crate::snapshot::Resource;
     use crate::stream::{Interest, Nack, Transport};
 
     fn client(id: &str, unanswered: usize, sent: bool, refused: bool) -> Client {
@@ -236,7 +273,8 @@ mod tests {
             client("synced", 0, true, false),
             client("error", 0, true, true),
         ];
-        let response = answer(&clients, &pb::ClientStatusRequest::default()).unwrap();
+        let request = pb::ClientStatusRequest::default();
+        let response = answer(&clients, &Snapshot::default(), &request).unwrap();
         let statuses: Vec<pb::ConfigStatus> = response
             .config
             .iter()
@@ -251,13 +289,44 @@ mod tests {
     }
 
     #[test]
+    fn who_came_back_with_everything_is_synced_until_there_is_more() {
+        let fleet = |ids: &[&str]| {
+            let resources = ids.iter().map(|&id| {
+                let message = envoy_types::pb::envoy::config::cluster::v3::Cluster {
+                    name: id.into(),
+                    ..Default::default()
+                };
+                let kind = ResourceType::Cluster;
+                Arc::new(Resource::new(kind, id.into(), &message, Vec::new()))
+            });
+            let name = Name::new("edge").unwrap();
+            let fleet =
+                FleetSnapshot::new(name, model::NodeMatcher::default(), resources, [].into());
+            Arc::new(fleet.unwrap())
+        };
+        let (has, newer) = (fleet(&["a"]), fleet(&["a", "b"]));
+        let mut row = client("back", 0, false, false);
+        row.caught_up = Some(has.state());
+        let seen = |fleet: &Arc<FleetSnapshot>| {
+            let snapshot = Snapshot::new(vec![Arc::clone(fleet)], None);
+            let request = pb::ClientStatusRequest::default();
+            let response = answer(std::slice::from_ref(&row), &snapshot, &request).unwrap();
+            let of_type = response.config[0].generic_xds_configs[0].clone();
+            (of_type.config_status(), of_type.version_info)
+        };
+        let version = has.of_type(ResourceType::Cluster).version().to_string();
+        assert_eq!(seen(&has), (pb::ConfigStatus::Synced, version));
+        assert_eq!(seen(&newer), (pb::ConfigStatus::NotSent, String::new()));
+    }
+
+    #[test]
     fn clients_are_selected_by_node_id() {
         let clients = [
             client("envoy-1", 0, true, false),
             client("grpc-2", 0, true, false),
         ];
         let found = |pattern| {
-            let response = answer(&clients, &by_id(pattern)).unwrap();
+            let response = answer(&clients, &Snapshot::default(), &by_id(pattern)).unwrap();
             let nodes = response.config.into_iter().filter_map(|config| config.node);
             nodes.map(|node| node.id).collect::<Vec<_>>()
         };
@@ -281,7 +350,7 @@ mod tests {
             by_metadata,
             by_id(MatchPattern::SafeRegex(Default::default())),
         ] {
-            let status = answer(&[], &request).unwrap_err();
+            let status = answer(&[], &Snapshot::default(), &request).unwrap_err();
             assert_eq!(status.code(), tonic::Code::InvalidArgument);
         }
     }

@@ -1,15 +1,27 @@
-//! A JSON array that is written while it is sent: 100,000 endpoints as text would be a hundred MB at once.
+//! JSON in responses: a value on a line, or an array that is written while it is sent, because 100,000 endpoints as text
+//! would be a hundred MB at once.
 //!
-//! In: an iterator of values. Out: a response whose body is made a piece at a time, as fast as the client reads. What the
-//! iterator holds is held until then. Not here: what the values say (`api`).
+//! In: a value, or an iterator of values. Out: a response. An array's body is made a piece at a time, as fast as the client
+//! reads; what the iterator holds is held until then. Not here: what the values say (`api`).
 
 use axum::body::{Body, Bytes};
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 /// A piece is sent when it has this many bytes.
 const PIECE: usize = 32 << 10;
+
+/// The response that holds one value, and a line end for those who look at it in a terminal.
+pub(super) fn line<T: Serialize>(status: StatusCode, value: &T) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => {
+            let headers = [(header::CONTENT_TYPE, "application/json")];
+            (status, headers, text + "\n").into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
 
 /// The response that holds these values.
 pub(super) fn array<T: Serialize>(values: impl Iterator<Item = T> + Send + 'static) -> Response {

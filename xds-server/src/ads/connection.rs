@@ -6,12 +6,14 @@
 //!
 //! Not here: what is sent and when (`stream`), and how it is written (`codec`, `body`).
 
+use std::borrow::Cow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::{Interval, MissedTickBehavior, Sleep, sleep};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::WatchStream;
 use tonic::{Code, Status, Streaming};
@@ -35,6 +37,10 @@ const BEATS_PER_TTL: u32 = 3;
 /// What an Envoy calls itself. Only Envoys are given endpoints apart from their load assignment (LEDS).
 const ENVOY: &str = "envoy";
 
+/// How long a client that has said its last word is still served what is due to it: long enough to wait for its turn in a
+/// crowd, and bounded, because it may never read.
+const AFTER_LAST_WORD: Duration = Duration::from_secs(10);
+
 /// One stream, connected.
 pub(super) struct Connection {
     stream: Stream,
@@ -51,7 +57,15 @@ pub(super) struct Connection {
     resource_ttl: Option<Duration>,
     /// Ticks when heartbeats are due; `None` where there are no leases.
     heartbeat: Option<Interval>,
+    /// Why it ends, for the log.
+    why: Cow<'static, str>,
 }
+
+/// How a stream ends well.
+type Ended = &'static str;
+
+/// The client has cancelled it, or its connection has broken.
+const GONE: Ended = "the client is gone";
 
 /// What a request means for what is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,6 +98,8 @@ impl Connection {
             metrics: Arc::clone(metrics),
             resource_ttl,
             heartbeat: None,
+            // What is true when nobody says otherwise: its task is dropped with the runtime.
+            why: "the server has stopped".into(),
         }
     }
 
@@ -97,14 +113,18 @@ impl Connection {
         stopping: watch::Receiver<bool>,
     ) {
         let served = self.serve(&mut inbound, &outbound, &admission, snapshots, stopping);
-        if let Err(status) = served.await {
-            // The client may be gone already; then there is nobody to tell.
-            drop(outbound.send(Box::new(Err(status))).await);
+        match served.await {
+            Ok(why) => self.why = why.into(),
+            Err(status) => {
+                self.why = status.message().to_owned().into();
+                // The client may be gone already; then there is nobody to tell.
+                drop(outbound.send(Box::new(Err(status))).await);
+            }
         }
     }
 
-    /// Ends well when the client ends the stream; with a status when the client did wrong, no fleet matches (any more) or
-    /// admits it, its connection is to end, or the server stops.
+    /// Ends well when the client ends the stream, once it has what is due to it; with a status when the client did wrong, no
+    /// fleet matches (any more) or admits it, its connection is to end, or the server stops.
     async fn serve<R: DiscoveryMessage>(
         &mut self,
         inbound: &mut Streaming<R>,
@@ -112,29 +132,32 @@ impl Connection {
         admission: &Admission,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         mut stopping: watch::Receiver<bool>,
-    ) -> Result<(), Status> {
+    ) -> Result<Ended, Status> {
         // Whether the client may lack something.
         let mut behind = false;
+        // When it has said its last word: until then it is served what it has asked for.
+        let mut last_word: Option<Pin<Box<Sleep>>> = None;
         let mut entry = Entry::default();
         let mut changes = WatchStream::from_changes(snapshots.clone());
         let (stopped, closed) = (stopping.wait_for(|stopping| *stopping), outbound.closed());
         let ending = self.guest.ending();
         tokio::pin!(stopped, closed, ending);
         loop {
+            if last_word.is_some() && !behind {
+                return Ok("the client has ended it");
+            }
             tokio::select! {
                 biased;
                 _ = &mut stopped => {
                     return Err(Status::unavailable("the server is stopping; reconnect"));
                 }
-                () = &mut ending => {
-                    return Err(Status::unavailable("the connection is to end; reconnect"));
-                }
+                why = &mut ending => return Err(Status::unavailable(why)),
                 status = self.guest.turn(self.node.is_some()), if self.guest.is_timed(self.node.is_some()) => {
                     if let Some(status) = status {
                         return Err(status);
                     }
                 }
-                request = inbound.message(), if self.guest.may_ask() => match request {
+                request = inbound.message(), if last_word.is_none() && self.guest.may_ask() => match request {
                     Ok(Some(request)) => {
                         // A clone: the request may be long in the taking, and the publisher must not wait for the lock.
                         let snapshot = Arc::clone(&snapshots.borrow());
@@ -145,7 +168,7 @@ impl Connection {
                         }
                         behind |= heard != Heard::Answer;
                     }
-                    Ok(None) => return Ok(()),
+                    Ok(None) => last_word = Some(Box::pin(sleep(AFTER_LAST_WORD))),
                     Err(status) if status.code() == Code::OutOfRange => {
                         self.guest.refuse(Refused::Size, status.message());
                         return Err(status);
@@ -165,9 +188,12 @@ impl Connection {
                     self.stream.beat();
                     behind = true;
                 }
+                () = lapse(last_word.as_mut()), if last_word.is_some() => {
+                    return Ok("the client has ended its side, and does not read");
+                }
                 () = entry.turn(), if !matches!(entry, Entry::Outside) => {}
                 slot = outbound.reserve(), if behind && !entry.is_waiting() => {
-                    let Ok(slot) = slot else { return Ok(()) };
+                    let Ok(slot) = slot else { return Ok(GONE) };
                     // The newest, also if its change was not heard of yet.
                     let snapshot = Arc::clone(&snapshots.borrow());
                     match self.next(&snapshot)? {
@@ -178,7 +204,7 @@ impl Connection {
                         }
                     }
                 }
-                () = &mut closed => return Ok(()),
+                () = &mut closed => return Ok(GONE),
             }
         }
     }
@@ -261,7 +287,7 @@ impl Connection {
         let leases = understands_leases(&node, self.stream.transport());
         let node = NodeIdentity::new(node);
         tracing::Span::current().record("node_id", &*node.id);
-        let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
+        let fleet = (node.fleet(snapshot)).ok_or_else(|| self.guest.without_fleet(&node))?;
         self.guest.admit(fleet, &node.id, &node.cluster)?;
         tracing::info!(fleet = %fleet.name(), node_cluster = node.cluster, user_agent, "client connected");
         self.client
@@ -284,7 +310,7 @@ impl Connection {
         let Some(node) = &self.node else {
             return Ok(None);
         };
-        let fleet = node.fleet(snapshot).ok_or_else(|| node.no_fleet())?;
+        let fleet = (node.fleet(snapshot)).ok_or_else(|| self.guest.without_fleet(node))?;
         self.guest.admit(fleet, &node.id, &node.cluster)?;
         self.client.set_fleet(fleet.name());
         let Some(response) = self.stream.next(fleet) else {
@@ -313,7 +339,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if self.node.is_some() {
-            tracing::info!("client disconnected");
+            tracing::info!(why = &*self.why, "client disconnected");
         }
     }
 }
@@ -323,6 +349,13 @@ fn understands_leases(node: &Node, transport: Transport) -> bool {
     let mut features = node.client_features.iter();
     transport == Transport::Delta
         && features.any(|feature| feature == "xds.config.supports-resource-ttl")
+}
+
+async fn lapse(time: Option<&mut Pin<Box<Sleep>>>) {
+    match time {
+        Some(time) => time.await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn tick(interval: Option<&mut Interval>) {

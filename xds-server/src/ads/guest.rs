@@ -14,14 +14,18 @@ use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 use vitals_prober::clock;
 
+use super::node::NodeIdentity;
 use crate::metrics::Metrics;
 use crate::metrics::connections::Refused;
 use crate::snapshot::FleetSnapshot;
-use crate::transport::{Bucket, Peer, Place};
+use crate::transport::{Bucket, Ending, Peer, Place};
 use crate::trust::{Allow, NotAdmitted};
 
 /// How long a stream may be open without a request.
 const FIRST_REQUEST: Duration = Duration::from_secs(30);
+
+/// The connection is gone before anybody said that it should end.
+const ENDED: &str = "the connection has ended; reconnect";
 
 /// Requests that a stream may make at once, in seconds of its rate: an Envoy that starts makes many.
 const BURST_SECONDS: u32 = 10;
@@ -91,12 +95,12 @@ impl Guest {
         self.waits_until = paid.err().map(|wait| Instant::now() + wait);
     }
 
-    /// Waits until its connection is to end; without end behind a listener that is not `transport`'s.
-    pub(super) fn ending(&self) -> impl Future<Output = ()> + Send + use<> {
+    /// Waits until its connection is to end, and says why; without end behind a listener that is not `transport`'s.
+    pub(super) fn ending(&self) -> impl Future<Output = &'static str> + Send + use<> {
         let peer = self.peer.clone();
         async move {
             match peer {
-                Some(mut peer) => peer.ending().await,
+                Some(mut peer) => (peer.ending().await).map_or(ENDED, Ending::as_str),
                 None => std::future::pending().await,
             }
         }
@@ -124,6 +128,13 @@ impl Guest {
             }
             else => None,
         }
+    }
+
+    /// Counts and logs that no fleet matches its node, and says how the stream must end.
+    pub(super) fn without_fleet(&self, node: &NodeIdentity) -> Status {
+        let why = node.no_fleet();
+        self.refuse(Refused::NoFleet, &why);
+        Status::not_found(why)
     }
 
     /// Sees whether the fleet admits it.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::google::protobuf::value::Kind;
-use tonic::Status;
 
 use crate::snapshot::{FleetSnapshot, Snapshot};
 
@@ -45,16 +44,14 @@ impl NodeIdentity {
         })
     }
 
-    pub(super) fn no_fleet(&self) -> Status {
-        tracing::warn!(
-            node_id = self.id,
-            node_cluster = self.cluster,
-            "no fleet matches this node; its stream is refused"
-        );
-        Status::not_found(format!(
+    /// What the client and the log are told when no fleet matches.
+    pub(super) fn no_fleet(&self) -> String {
+        let clip = |text: &str| -> String { text.chars().take(128).collect() };
+        format!(
             "no fleet matches node id {:?}, cluster {:?}; see fleets[].match in the server's configuration",
-            self.id, self.cluster
-        ))
+            clip(&self.id),
+            clip(&self.cluster)
+        )
     }
 }
 

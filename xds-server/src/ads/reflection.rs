@@ -1,4 +1,5 @@
-//! `grpc.reflection.v1.ServerReflection`: what tools such as grpcurl need to speak to this server and to read what it says.
+//! `grpc.reflection.v1.ServerReflection`: what tools such as grpcurl need to speak to this server and to read what it says;
+//! and its older form `v1alpha`, which is the same on the wire, for tools that know no other.
 //!
 //! In: names of files and symbols. Out: descriptors, of Envoy's protos (the ones that the configuration is read with) and of
 //! the health and reflection services. They are decoded when the first client asks; who never asks costs nothing. Nothing
@@ -6,6 +7,7 @@
 
 use std::sync::LazyLock;
 
+use prost::Message;
 use prost_reflect::{DescriptorPool, FileDescriptor};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -15,6 +17,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::server_reflection_server::{
     ServerReflection, ServerReflectionServer,
 };
+use tonic_reflection::pb::v1alpha::{self, server_reflection_server as older};
 
 use super::converse::{Responses, converse};
 use crate::config::envoy_descriptors;
@@ -24,26 +27,66 @@ static OTHERS: LazyLock<Option<DescriptorPool>> = LazyLock::new(|| {
     let mut pool = DescriptorPool::decode(tonic_health::pb::FILE_DESCRIPTOR_SET).ok()?;
     let reflection = tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET;
     pool.decode_file_descriptor_set(reflection).ok()?;
+    pool.decode_file_descriptor_set(v1alpha::FILE_DESCRIPTOR_SET)
+        .ok()?;
     Some(pool)
 });
 
 /// The most bytes of a name that is looked up.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 
+/// Both services, by their full names.
+pub(crate) const NAMES: [&str; 2] = [
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+];
+
 #[derive(Debug)]
-pub(super) struct Reflection {
+pub(crate) struct Reflection {
     /// The services that the listener has.
     names: &'static [&'static str],
     stopping: watch::Receiver<bool>,
 }
 
 /// The service, on a listener with services of these names.
-pub(super) fn service(
+pub(crate) fn service(
     names: &'static [&'static str],
     stopping: watch::Receiver<bool>,
 ) -> ServerReflectionServer<Reflection> {
     ServerReflectionServer::new(Reflection { names, stopping })
         .max_decoding_message_size(MAX_REQUEST_BYTES)
+}
+
+/// The same in its older form.
+pub(crate) fn older_service(
+    names: &'static [&'static str],
+    stopping: watch::Receiver<bool>,
+) -> older::ServerReflectionServer<Reflection> {
+    older::ServerReflectionServer::new(Reflection { names, stopping })
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
+}
+
+#[tonic::async_trait]
+impl older::ServerReflection for Reflection {
+    type ServerReflectionInfoStream = Responses<v1alpha::ServerReflectionResponse>;
+
+    async fn server_reflection_info(
+        &self,
+        request: Request<Streaming<v1alpha::ServerReflectionRequest>>,
+    ) -> Result<Response<Self::ServerReflectionInfoStream>, Status> {
+        let names = self.names;
+        let answers = converse(request.into_inner(), self.stopping.clone(), |request| {
+            let request = same_on_the_wire(&request)?;
+            same_on_the_wire(&answer(names, request))
+        });
+        Ok(Response::new(answers))
+    }
+}
+
+/// Reads one message as another that has the same fields.
+fn same_on_the_wire<A: Message, B: Message + Default>(message: &A) -> Result<B, Status> {
+    // Cannot fail: v1 is v1alpha under another name.
+    B::decode(&*message.encode_to_vec()).map_err(|error| Status::internal(error.to_string()))
 }
 
 #[tonic::async_trait]
@@ -174,7 +217,6 @@ fn extension_numbers(name: &str) -> Found {
 
 #[cfg(test)]
 mod tests {
-    use prost::Message;
     use prost_reflect::prost_types::FileDescriptorProto;
 
     use super::*;

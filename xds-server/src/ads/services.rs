@@ -18,24 +18,27 @@ use crate::snapshot::ResourceType;
 /// What tonic is given; the real responses travel beside it (`body`).
 pub(super) type Responses = Empty<Result<Outgoing, Status>>;
 
-/// Every service of the listener, by its full name; all but the last two are of discovery.
-pub(super) const SERVICES: [&str; 7] = [
+/// Every service of the listener, by its full name; all but the last three are of discovery.
+pub(super) const SERVICES: [&str; 8] = [
     "envoy.service.discovery.v3.AggregatedDiscoveryService",
     "envoy.service.cluster.v3.ClusterDiscoveryService",
     "envoy.service.endpoint.v3.EndpointDiscoveryService",
     "envoy.service.listener.v3.ListenerDiscoveryService",
     "envoy.service.route.v3.RouteDiscoveryService",
     "grpc.health.v1.Health",
-    "grpc.reflection.v1.ServerReflection",
+    reflection::NAMES[0],
+    reflection::NAMES[1],
 ];
 
 /// All services.
 pub async fn routes(ads: Ads) -> Routes {
-    let [discovery @ .., _health, _reflection] = &SERVICES;
+    let [discovery @ .., _health, _reflection, _older] = &SERVICES;
     let health = health::service(discovery, ads.stopping.clone()).await;
     let reflection = reflection::service(&SERVICES, ads.stopping.clone());
+    let older = reflection::older_service(&SERVICES, ads.stopping.clone());
     Routes::new(health)
         .add_service(reflection)
+        .add_service(older)
         .add_service(aggregated::server(ads.clone()))
         .add_service(clusters::server(ads.clone()))
         .add_service(endpoints::server(ads.clone()))

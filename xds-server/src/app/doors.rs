@@ -14,6 +14,7 @@ use vitals_prober::clock;
 use super::trust_args::{TOKEN_FLAG, Trust};
 use crate::admin::access::Access;
 use crate::metrics::Metrics;
+use crate::metrics::connections::Secret;
 use crate::transport::{Door, Entrance, Found, Listening, Tls, TlsFiles, Token, follow};
 
 /// What the listeners are opened with.
@@ -43,7 +44,7 @@ pub(super) fn open(
         (xds_tls, admin_tls) = (Some(xds_out), trust.admin_tls.then_some(admin_out));
         let noted = Arc::clone(metrics);
         followers.spawn(follow(
-            "TLS",
+            Secret::Tls,
             running,
             move || look_at_tls(&files),
             move |tls: Tls| {
@@ -60,7 +61,7 @@ pub(super) fn open(
         let (sender, receiver) = watch::channel(token);
         if let Some(path) = trust.token_file {
             followers.spawn(follow(
-                "admin token",
+                Secret::AdminToken,
                 running,
                 move || match Token::read(TOKEN_FLAG, &path) {
                     Ok(token) => (token.hash(), Ok(token)),

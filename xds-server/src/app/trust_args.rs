@@ -203,8 +203,18 @@ fn duration(text: &str, least: u64, most: u64) -> Result<Duration, String> {
         Ok(duration)
     } else {
         Err(format!(
-            "{text} is out of range; {least:?} to {most:?} is allowed"
+            "{text} is out of range; {} to {} is allowed",
+            written(least),
+            written(most)
         ))
+    }
+}
+
+/// Whole seconds as they are written in a flag: `10s`, `90s`, `168h`.
+fn written(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds if seconds > 0 && seconds % 3_600 == 0 => format!("{}h", seconds / 3_600),
+        seconds => format!("{seconds}s"),
     }
 }
 
@@ -305,6 +315,8 @@ mod tests {
                 "{flag} {value}"
             );
         }
+        let error = resolve(&["--max-connection-age", "169h"], "127.0.0.1:1").unwrap_err();
+        assert!(error.contains("10s to 168h"), "{error}");
         let trust = resolve(&["--max-connection-age", "30m"], "127.0.0.1:1").unwrap();
         assert_eq!(trust.xds_limits.max_age, Some(Duration::from_secs(1_800)));
         assert_eq!(trust.admin_limits.max_age, None);

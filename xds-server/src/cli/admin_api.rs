@@ -3,6 +3,8 @@
 //! In: flags, a path. Out: what the server says, read from JSON; or a line on stderr and exit code 1, also for a token or
 //! a certificate that the server does not take; 64 for files that are not what they should be.
 
+mod failure;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -127,7 +129,7 @@ impl AdminApi {
         }
         let mut response = request
             .call()
-            .map_err(|error| hint(&error.to_string(), ADDRESS))?;
+            .map_err(|error| failure::line(&error, &self.base))?;
         let status = response.status();
         let read = response
             .body_mut()
@@ -140,7 +142,10 @@ impl AdminApi {
             200 => Ok(body),
             401 => Err(hint(
                 &said,
-                "give it with --token-file or VITALS_ADMIN_TOKEN",
+                match &self.token {
+                    Some(_) => "--token-file or VITALS_ADMIN_TOKEN has another one than the server",
+                    None => "give it with --token-file or VITALS_ADMIN_TOKEN",
+                },
             )),
             403 => Err(hint(&said, "give one with --cert and --key")),
             _ => Err(hint(&format!("{status}: {said}"), ADDRESS)),

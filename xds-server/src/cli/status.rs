@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::admin_api::{AdminApi, AdminArgs};
 use super::print;
 use crate::admin::api::{Endpoint, PoolStanding, Reason, RegionOrder, Service, Vote};
+use crate::app::EXIT_USAGE;
 
 #[derive(Debug, Args)]
 pub(super) struct StatusArgs {
@@ -84,6 +85,12 @@ pub(super) fn run(args: &StatusArgs) -> ExitCode {
 fn show(args: &StatusArgs) -> Result<String, ExitCode> {
     let api = AdminApi::new(&args.admin)?;
     if args.clients {
+        if let Some(name) = &args.wait.fleet
+            && let Err(unknown) = clients::must_have(&api, name)?
+        {
+            eprintln!("{unknown}");
+            return Err(EXIT_USAGE.into());
+        }
         let clients = clients::fetch_of_fleet(&api, args)?;
         return match args.output {
             Output::Table => Ok(clients::table(&clients)),

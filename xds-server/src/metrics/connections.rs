@@ -32,6 +32,10 @@ pub enum Refused {
     Names,
     /// The stream sent a larger message than it may.
     Size,
+    /// No fleet matches the stream's node.
+    NoFleet,
+    /// The connection speaks TLS, and the listener does not.
+    Tls,
     /// The fleet, or the admin API, wants a certificate, and none was shown.
     NoCertificate,
     /// The fleet admits other names.
@@ -42,7 +46,7 @@ pub enum Refused {
 
 impl Refused {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Connections,
         Self::Streams,
         Self::Handshake,
@@ -52,6 +56,8 @@ impl Refused {
         Self::NoRequest,
         Self::Names,
         Self::Size,
+        Self::NoFleet,
+        Self::Tls,
         Self::NoCertificate,
         Self::OtherName,
         Self::Token,
@@ -70,6 +76,8 @@ impl Refused {
             Self::NoRequest => "no_request",
             Self::Names => "names",
             Self::Size => "size",
+            Self::NoFleet => "no_fleet",
+            Self::Tls => "tls",
             Self::NoCertificate => "no_certificate",
             Self::OtherName => "other_name",
             Self::Token => "token",
@@ -88,6 +96,31 @@ struct RefusalLabels {
     reason: &'static str,
 }
 
+/// What is read again when its files change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Secret {
+    /// Certificate, key and authorities.
+    Tls,
+    /// The admin API's token.
+    AdminToken,
+}
+
+impl Secret {
+    /// The label.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::AdminToken => "admin_token",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SecretLabels {
+    what: &'static str,
+}
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ResultLabels {
     result: &'static str,
@@ -100,6 +133,7 @@ pub struct ConnectionMetrics {
     refusals: Family<RefusalLabels, Counter>,
     throttled: Counter,
     secrets: Family<ResultLabels, Counter>,
+    secrets_ok: Family<SecretLabels, Gauge>,
     certificate_ends: Gauge,
     tasks: Gauge,
 }
@@ -126,6 +160,11 @@ impl ConnectionMetrics {
             "secret_reloads",
             "Changes of the TLS files and the admin token",
             self.secrets.clone(),
+        );
+        registry.register(
+            "secrets_ok",
+            "Whether the files are right (1), or refused, and what was there before stays (0), by what is followed",
+            self.secrets_ok.clone(),
         );
         registry.register(
             "tls_certificate_end_seconds",
@@ -175,6 +214,14 @@ impl ConnectionMetrics {
     pub fn secret_reload(&self, ok: bool) {
         let result = if ok { "ok" } else { "error" };
         self.secrets.get_or_create(&ResultLabels { result }).inc();
+    }
+
+    /// The files of a secret are right, or are refused.
+    pub fn set_secret_ok(&self, secret: Secret, ok: bool) {
+        let what = secret.as_str();
+        self.secrets_ok
+            .get_or_create(&SecretLabels { what })
+            .set(i64::from(ok));
     }
 
     /// The server's certificate ends then.

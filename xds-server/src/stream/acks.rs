@@ -37,7 +37,7 @@ pub struct SubscriptionStatus {
     pub sent_version: Option<Arc<str>>,
     /// The version of the last response that the client took.
     pub acked_version: Option<Arc<str>>,
-    /// Responses that the client has not answered yet.
+    /// Responses that the client has not answered yet; heartbeats, which tell it nothing new, do not count.
     pub unanswered: usize,
     /// The last refusal, while the client still lacks what it refused.
     pub nack: Option<Nack>,
@@ -55,9 +55,18 @@ pub struct Interest {
 /// How many of the names that a client subscribes to are shown.
 pub const SHOWN_NAMES: usize = 100;
 
+/// A response that waits for an answer.
+#[derive(Debug)]
+struct Sent {
+    nonce: u64,
+    version: Arc<str>,
+    /// It only renews leases.
+    is_heartbeat: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Acks {
-    outstanding: VecDeque<(u64, Arc<str>)>,
+    outstanding: VecDeque<Sent>,
     last_nonce: u64,
     sent_version: Option<Arc<str>>,
     acked_version: Option<Arc<str>>,
@@ -70,16 +79,27 @@ impl Acks {
         if self.outstanding.len() == MAX_OUTSTANDING {
             self.outstanding.pop_front();
         }
-        self.outstanding.push_back((nonce, Arc::clone(&version)));
+        self.outstanding.push_back(Sent {
+            nonce,
+            version: Arc::clone(&version),
+            is_heartbeat: false,
+        });
         self.last_nonce = nonce;
         self.sent_version = Some(version);
+    }
+
+    /// What was sent last is a heartbeat: nobody need wait for its answer.
+    pub(super) fn was_heartbeat(&mut self) {
+        if let Some(last) = self.outstanding.back_mut() {
+            last.is_heartbeat = true;
+        }
     }
 
     pub(super) fn nothing_sent(&self) -> bool {
         self.last_nonce == 0
     }
 
-    /// How many responses wait for an answer.
+    /// How many responses wait for an answer, heartbeats too.
     pub(super) fn unanswered(&self) -> usize {
         self.outstanding.len()
     }
@@ -104,8 +124,8 @@ impl Acks {
         let place = self
             .outstanding
             .iter()
-            .position(|(sent, _)| *sent == nonce)?;
-        let (_, version) = self.outstanding.drain(..=place).next_back()?;
+            .position(|sent| sent.nonce == nonce)?;
+        let Sent { version, .. } = self.outstanding.drain(..=place).next_back()?;
         let Some(error) = error else {
             self.acked_version = Some(version);
             let nack = self.nack.take();
@@ -129,7 +149,9 @@ impl Acks {
             interest,
             sent_version: self.sent_version.clone(),
             acked_version: self.acked_version.clone(),
-            unanswered: self.outstanding.len(),
+            unanswered: (self.outstanding.iter())
+                .filter(|sent| !sent.is_heartbeat)
+                .count(),
             nack: self.nack.as_ref().map(|(_, nack)| nack.clone()),
         }
     }

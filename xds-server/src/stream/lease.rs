@@ -57,6 +57,9 @@ impl Stream {
             let subscription = self.slot(kind).as_mut()?;
             let resources = subscription.renewals(of_type)?;
             let mut response = self.number(kind, of_type.version());
+            if let Some(subscription) = self.slot(kind) {
+                subscription.acks_mut().was_heartbeat();
+            }
             response.resources = resources;
             response.lease = Lease::Renewed(ttl);
             Some(response)

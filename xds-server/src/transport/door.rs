@@ -53,6 +53,11 @@ impl Door {
         })
     }
 
+    /// Its name: `xds` or `admin`.
+    pub(super) fn listener(&self) -> &'static str {
+        self.listener
+    }
+
     /// What it lets peers have.
     #[must_use]
     pub fn limits(&self) -> &Limits {

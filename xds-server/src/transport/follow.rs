@@ -1,7 +1,7 @@
 //! Files that are read again when they change: TLS and the token.
 //!
 //! In: a way to read. Out: each new content that is right, once; of one that is wrong, a line in the log and a count,
-//! once, and what was there before stays.
+//! once, and what was there before stays; and a line when it is right again. A gauge says which it is.
 //!
 //! The files are small and few, so they are read every second and told apart by what is in them: no event gets lost, and
 //! a link that is swapped (Kubernetes) is nothing special. Whoever renews a certificate writes two files, one after the
@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
+use crate::metrics::connections::Secret;
 
 /// How often is looked.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,14 +34,19 @@ enum Look<T> {
     Nothing,
     Take(T),
     Refuse(String),
+    /// What was refused is gone, and what runs is there again.
+    Mended,
 }
 
 impl Known {
     fn look<T>(&mut self, (hash, found): Found<T>) -> Look<T> {
         if hash == self.running {
             // As it was: what was wrong in between is forgotten, and would be told anew.
-            (self.refused, self.doubtful) = (None, None);
-            return Look::Nothing;
+            self.doubtful = None;
+            return match self.refused.take() {
+                Some(_) => Look::Mended,
+                None => Look::Nothing,
+            };
         }
         match found {
             Ok(found) => {
@@ -70,7 +76,7 @@ impl Known {
 
 /// Follows until `stopping` turns true. `running` is the number of what runs, `read` reads, `take` takes what is new.
 pub async fn follow<T: Send + 'static>(
-    what: &'static str,
+    what: Secret,
     running: u64,
     read: impl Fn() -> Found<T> + Clone + Send + 'static,
     mut take: impl FnMut(T) + Send,
@@ -78,6 +84,12 @@ pub async fn follow<T: Send + 'static>(
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut known = Known::of(running);
+    let (name, are, those) = match what {
+        Secret::Tls => ("TLS files", "are", "those before stay"),
+        Secret::AdminToken => ("admin token", "is", "the one before stays"),
+    };
+    let have = if are == "are" { "have" } else { "has" };
+    metrics.connections().set_secret_ok(what, true);
     loop {
         tokio::select! {
             biased;
@@ -94,11 +106,17 @@ pub async fn follow<T: Send + 'static>(
             Look::Take(new) => {
                 take(new);
                 metrics.connections().secret_reload(true);
-                tracing::info!("the {what} has changed and is in use");
+                metrics.connections().set_secret_ok(what, true);
+                tracing::info!("the {name} {have} changed and {are} in use");
             }
             Look::Refuse(problem) => {
                 metrics.connections().secret_reload(false);
-                tracing::error!("the changed {what} is refused, the one before stays: {problem}");
+                metrics.connections().set_secret_ok(what, false);
+                tracing::error!("the changed {name} {are} refused, {those}: {problem}");
+            }
+            Look::Mended => {
+                metrics.connections().set_secret_ok(what, true);
+                tracing::info!("the {name} {are} as before and right again");
             }
         }
     }
@@ -140,9 +158,10 @@ mod tests {
         assert_eq!(known.look(bad(2)), Look::Nothing);
         assert_eq!(
             known.look(good(1)),
-            Look::Nothing,
+            Look::Mended,
             "what runs is there again"
         );
+        assert_eq!(known.look(good(1)), Look::Nothing, "told once");
         assert_eq!(known.look(bad(2)), Look::Nothing);
         assert_eq!(known.look(bad(2)), Look::Refuse("2 is bad".into()));
     }

@@ -25,8 +25,8 @@ use vitals_prober::clock;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::door::{Door, OpenConnection};
-use super::io::Io;
-use super::{Entrance, GRACE, PATIENCE, Peer};
+use super::io::{Io, LOOKS_LIKE_TLS};
+use super::{Ending, Entrance, GRACE, PATIENCE, Peer, failed};
 use crate::metrics::connections::Refused;
 use crate::trust::Identity;
 
@@ -170,16 +170,15 @@ impl Connection {
                 self.refuse(Refused::HandshakeCrowd, "too many TLS handshakes are open, and this was the oldest");
                 return None;
             }
-            shaken = timeout(PATIENCE, TlsAcceptor::from(tls).accept(stream)) => shaken,
+            shaken = timeout(PATIENCE, failed::with_shown(TlsAcceptor::from(tls).accept(stream))) => shaken,
         };
         drop(handshake);
         let stream = match shaken {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                self.refuse(
-                    Refused::Handshake,
-                    &format!("the TLS handshake failed: {error}"),
-                );
+            Ok(Err((error, shown))) => {
+                let why = failed::why(&error, shown.as_deref());
+                let why = format!("the TLS handshake failed: {why}");
+                self.refuse(Refused::Handshake, &why);
                 return None;
             }
             Err(_elapsed) => {
@@ -224,7 +223,7 @@ impl Connection {
             clock::wall(),
             xxh3_64(self.address.to_string().as_bytes()),
         );
-        let (end, ending) = watch::channel(false);
+        let (end, ending) = watch::channel(None);
         let service = WithPeer {
             service: TowerToHyperService::new(service),
             peer: Peer {
@@ -237,10 +236,10 @@ impl Connection {
         let mut stopping = self.stopping.clone();
         let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
         // A far time where there is no limit.
-        let mut timer = pin!(sleep(life.unwrap_or(Duration::MAX)));
+        let mut timer = pin!(sleep(life.map_or(Duration::MAX, |(life, _)| life)));
         let mut is_ending = false;
         loop {
-            tokio::select! {
+            let why = tokio::select! {
                 biased;
                 result = &mut connection => {
                     if let Err(error) = result {
@@ -248,18 +247,19 @@ impl Connection {
                     }
                     return;
                 }
-                _ = stopping.wait_for(|stopping| *stopping), if !is_ending => {}
+                _ = stopping.wait_for(|stopping| *stopping), if !is_ending => Ending::Stop,
                 () = &mut timer => {
                     if is_ending {
                         tracing::debug!(peer = %self.address, "the connection did not end in time and is cut off");
                         return;
                     }
-                    tracing::debug!(peer = %self.address, "the connection has reached its age and is asked to end");
+                    life.map_or(Ending::Age, |(_, why)| why)
                 }
-            }
+            };
+            tracing::debug!(peer = %self.address, why = why.as_str(), "the connection is asked to end");
             is_ending = true;
             connection.as_mut().graceful_shutdown();
-            end.send_replace(true);
+            end.send_replace(Some(why));
             timer.as_mut().reset(tokio::time::Instant::now() + GRACE);
         }
     }
@@ -268,6 +268,15 @@ impl Connection {
         if is_silence(error) {
             let why = format!("no request within {} s", PATIENCE.as_secs());
             self.refuse(Refused::Silent, &why);
+        } else if causes(error).any(|cause| cause.to_string() == LOOKS_LIKE_TLS) {
+            let why = match self.door.listener() {
+                "admin" => {
+                    "the admin API speaks TLS beyond loopback alone, and with --tls-cert; write http://"
+                }
+                _ => "the server has no --tls-cert",
+            };
+            let why = format!("{LOOKS_LIKE_TLS}: {why}");
+            self.refuse(Refused::Tls, &why);
         } else {
             tracing::debug!(peer = %self.address, error = with_causes(error), "the connection broke");
         }
@@ -279,22 +288,23 @@ impl Connection {
 }
 
 /// How long a connection may last: to its age, a tenth more or less by `random`, and no longer than its certificate.
-/// `None`: without end.
+/// Also, which of them it is. `None`: without end.
 fn lifetime(
     max_age: Option<Duration>,
     certificate_ends: Option<SystemTime>,
     now: SystemTime,
     random: u64,
-) -> Option<Duration> {
+) -> Option<(Duration, Ending)> {
     let age = max_age.map(|age| {
         let share = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
-        age.mul_f64(0.9 + 0.2 * share)
+        (age.mul_f64(0.9 + 0.2 * share), Ending::Age)
     });
-    let certificate = certificate_ends.map(|end| end.duration_since(now).unwrap_or_default());
-    match (age, certificate) {
-        (Some(age), Some(certificate)) => Some(age.min(certificate)),
-        (age, certificate) => age.or(certificate),
-    }
+    let certificate = certificate_ends.map(|end| {
+        let left = end.duration_since(now).unwrap_or_default();
+        (left, Ending::Certificate)
+    });
+    let ends = age.into_iter().chain(certificate);
+    ends.min_by_key(|(left, _)| *left)
 }
 
 /// Whether `io` has lost its patience.
@@ -348,7 +358,7 @@ mod tests {
     #[test]
     fn an_age_is_a_tenth_more_or_less() {
         let now = SystemTime::UNIX_EPOCH;
-        let life = |random| lifetime(Some(HOUR), None, now, random).unwrap();
+        let life = |random| lifetime(Some(HOUR), None, now, random).unwrap().0;
         assert_eq!(life(0), HOUR.mul_f64(0.9));
         assert_eq!(life(u64::MAX), HOUR.mul_f64(1.1));
         let middle = life(u64::MAX / 2).as_secs();
@@ -360,14 +370,18 @@ mod tests {
     fn a_connection_ends_with_its_certificate() {
         let now = SystemTime::UNIX_EPOCH + HOUR;
         let ends = |after| Some(now + after);
-        assert_eq!(lifetime(None, ends(HOUR), now, 7), Some(HOUR));
+        let by_certificate = |after| Some((after, Ending::Certificate));
+        assert_eq!(lifetime(None, ends(HOUR), now, 7), by_certificate(HOUR));
         let soon = Duration::from_secs(9);
-        assert_eq!(lifetime(Some(HOUR), ends(soon), now, 7), Some(soon));
+        assert_eq!(
+            lifetime(Some(HOUR), ends(soon), now, 7),
+            by_certificate(soon)
+        );
         assert_eq!(
             lifetime(Some(HOUR), ends(HOUR * 9), now, 0),
-            Some(HOUR.mul_f64(0.9))
+            Some((HOUR.mul_f64(0.9), Ending::Age))
         );
         let past = Some(SystemTime::UNIX_EPOCH);
-        assert_eq!(lifetime(None, past, now, 7), Some(Duration::ZERO));
+        assert_eq!(lifetime(None, past, now, 7), by_certificate(Duration::ZERO));
     }
 }

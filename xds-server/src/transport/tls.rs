@@ -2,20 +2,24 @@
 //!
 //! In: PEM files. Out: [`Tls`], or what is wrong with which file. The provider is aws-lc-rs, as in probes; TLS 1.2 and 1.3.
 //!
-//! With `--client-ca`, sessions are not resumed: a resumed session would skip the verification, and a certificate that
-//! has ended, or an authority that is no longer trusted, would go on to open doors.
+//! Sessions are not resumed. A resumed one skips the verification: with `--client-ca` a certificate that has ended, or an
+//! authority that is no longer trusted, would go on to open doors; without it, clients would go on to take a certificate of
+//! this server's that was exchanged. Connections are few and long, so there is little to save.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::failed;
 use crate::trust::Identity;
 
 /// The most bytes of one file: a chain, a key, or a few thousand authorities.
@@ -57,8 +61,15 @@ pub enum TlsError {
         problem: String,
     },
     /// The files do not go together.
-    #[error("--tls-cert and --tls-key: {0}; the key must be that of the first certificate")]
-    Pair(String),
+    #[error("--tls-cert {cert} and --tls-key {key} do not go together: {problem}")]
+    Pair {
+        /// The certificate's file.
+        cert: String,
+        /// The key's.
+        key: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
 }
 
 /// The files' contents.
@@ -109,16 +120,19 @@ impl TlsFiles {
         let mut roots = None;
         if let (Some(pem), Some(path)) = (&contents.client_ca, &self.client_ca) {
             let read = authorities(pem).map_err(|problem| wrong("--client-ca", path, problem))?;
-            roots = Some(Arc::new(read));
+            roots = Some((path, Arc::new(read)));
         }
         let config = |alpn: &[&str], required| {
-            server_config(
-                chain.clone(),
-                key.clone_key(),
-                roots.clone(),
-                alpn,
-                required,
-            )
+            let verifier = roots.as_ref().map(|(path, roots)| {
+                let made = verifier(Arc::clone(roots), required);
+                made.map_err(|problem| wrong("--client-ca", path, problem))
+            });
+            let config = server_config(chain.clone(), key.clone_key(), verifier.transpose()?, alpn);
+            config.map_err(|error| TlsError::Pair {
+                cert: self.cert.display().to_string(),
+                key: self.key.display().to_string(),
+                problem: of_pair(&error),
+            })
         };
         Ok(Tls {
             xds: config(&["h2"], true)?,
@@ -145,34 +159,46 @@ impl Contents {
 fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-    roots: Option<Arc<RootCertStore>>,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
     alpn: &[&str],
-    certificate_required: bool,
-) -> Result<Arc<ServerConfig>, TlsError> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let pair = |error: rustls::Error| TlsError::Pair(error.to_string());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(pair)?;
-    let mut config = match roots {
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let builder =
+        ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let mut config = match verifier {
         None => builder.with_no_client_auth(),
-        Some(roots) => {
-            let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-            if !certificate_required {
-                verifier = verifier.allow_unauthenticated();
-            }
-            let verifier = verifier.build();
-            builder.with_client_cert_verifier(
-                verifier.map_err(|error| TlsError::Pair(error.to_string()))?,
-            )
-        }
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
     }
-    .with_single_cert(chain, key)
-    .map_err(pair)?;
+    .with_single_cert(chain, key)?;
     config.alpn_protocols = alpn.iter().map(|&name| name.into()).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+fn verifier(
+    roots: Arc<RootCertStore>,
+    certificate_required: bool,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+    if !certificate_required {
+        verifier = verifier.allow_unauthenticated();
+    }
+    let verifier = verifier.build().map_err(|error| error.to_string())?;
+    Ok(failed::noting(verifier))
+}
+
+/// What is wrong with a certificate and its key, in an operator's words.
+fn of_pair(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "the key is another one's; it must be that of the first certificate in the file".into()
+        }
+        other => format!("{other}; the key must be that of the first certificate in the file"),
+    }
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -257,6 +283,12 @@ mod tests {
         assert_eq!(tls.xds.alpn_protocols, [b"h2".to_vec()]);
         assert_eq!(tls.admin.alpn_protocols, [&b"h2"[..], b"http/1.1"]);
         assert!(tls.not_after > SystemTime::UNIX_EPOCH);
+        let plain = parse(&own.cert, &own.key, None).unwrap();
+        for config in [tls.xds, tls.admin, plain.xds, plain.admin] {
+            let resumes = config.session_storage.can_cache() || config.ticketer.enabled();
+            assert!(!resumes, "no session outlives its verification");
+            assert_eq!(config.send_tls13_tickets, 0);
+        }
     }
 
     #[test]
@@ -268,7 +300,11 @@ mod tests {
         let text = error(&own.cert, "", None);
         assert!(text.starts_with("--tls-key key.pem: "), "{text}");
         let text = error(&own.cert, &other.key, None);
-        assert!(text.starts_with("--tls-cert and --tls-key: "), "{text}");
+        assert_eq!(
+            text,
+            "--tls-cert cert.pem and --tls-key key.pem do not go together: the key is another one's; it must be that of the \
+             first certificate in the file"
+        );
         let text = error(&own.cert, &own.key, Some("# none"));
         assert_eq!(text, "--client-ca ca.pem: there is no certificate in it");
         let half = own.cert.split_at(own.cert.len() / 2).0;

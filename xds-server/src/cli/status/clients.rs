@@ -8,6 +8,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 
 use super::super::admin_api::AdminApi;
 use super::{StatusArgs, lines};
+use crate::admin::api::Fleet;
 use crate::admin::clients::{Client, ClientType};
 
 /// So many letters of a version are shown.
@@ -18,6 +19,19 @@ const NAMES: usize = 3;
 
 /// So many letters of a client's message are shown.
 const MESSAGE: usize = 160;
+
+/// That the server has this fleet, or what to say.
+pub(super) fn must_have(api: &AdminApi, fleet: &str) -> Result<Result<(), String>, ExitCode> {
+    let fleets: Vec<Fleet> = api.fetch("/v1/fleets")?;
+    if fleets.iter().any(|known| known.name == fleet) {
+        return Ok(Ok(()));
+    }
+    let names: Vec<&str> = fleets.iter().map(|known| known.name.as_str()).collect();
+    Ok(Err(format!(
+        "--fleet: there is no fleet {fleet:?}; the server has: {}",
+        names.join(", ")
+    )))
+}
 
 /// The clients of `--fleet`, or all.
 pub(super) fn fetch_of_fleet(api: &AdminApi, args: &StatusArgs) -> Result<Vec<Client>, ExitCode> {
@@ -73,10 +87,12 @@ pub(super) fn table(clients: &[Client]) -> String {
     lines(&table, clients.is_empty().then_some("no clients"))
 }
 
-/// `acked`: it has all; `unanswered n`; `refused`; `behind`: something is still to be sent to its stream.
+/// `acked`: it has all; `had it`: all, and nothing had to be sent, because it came with it; `unanswered n`; `refused`; `behind`:
+/// something is still to be sent to its stream.
 fn stands(client: &Client, of_type: &ClientType) -> String {
     match (&of_type.nack, of_type.unanswered) {
         (Some(_), _) => "refused".into(),
+        (None, 0) if client.acked && of_type.sent_version.is_none() => "had it".into(),
         (None, 0) if client.acked || of_type.sent_version == of_type.acked_version => {
             "acked".into()
         }
@@ -157,15 +173,24 @@ pub(super) mod tests {
             client("one", false, of_type(2, None)),
             client("two", false, of_type(0, Some("Error\n no"))),
             client("three", true, of_type(0, None)),
+            client(
+                "four",
+                true,
+                ClientType {
+                    sent_version: None,
+                    ..of_type(0, None)
+                },
+            ),
         ];
         let text = table(&rows);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 4, "{text}");
+        assert_eq!(lines.len(), 5, "{text}");
         assert!(lines[1].contains("unanswered 2"), "{text}");
         assert!(lines[2].ends_with("shop: Error no"), "{text}");
         assert!(lines[2].contains("refused"), "{text}");
         assert!(lines[3].contains("01234567"), "{text}");
         assert!(lines[3].contains(" acked"), "{text}");
+        assert!(lines[4].contains(" had it"), "{text}");
         assert_eq!(table(&[]).lines().last(), Some("no clients"));
     }
 

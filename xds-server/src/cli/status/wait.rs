@@ -9,10 +9,12 @@
 //! | 1 | the server cannot be reached |
 //! | 2 | the time is up; who is missing stands on stderr |
 //! | 3 | a client refuses what it was sent, or the server refuses its changed configuration: waiting would not help |
-//! | 64 | bad arguments |
+//! | 64 | bad arguments, also a `--fleet` that the server does not have |
 //!
-//! A server sees a changed file a moment after it was saved. Therefore nothing counts before `--settle` has passed.
+//! A server sees a changed file a moment after it was saved. Therefore nothing counts before `--settle` has passed. Clients
+//! are counted by node id: an Envoy with several streams is one.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,9 +22,11 @@ use clap::Args;
 use vitals_prober::clock;
 
 use super::super::admin_api::AdminApi;
+use super::super::words;
 use super::{StatusArgs, clients, print};
 use crate::admin::api::Ready;
 use crate::admin::clients::Client;
+use crate::app::EXIT_USAGE;
 use crate::config;
 
 /// The time is up.
@@ -51,7 +55,7 @@ pub(super) struct WaitArgs {
     /// How long a saved configuration may take to be seen by the server; --wait-acked is not content before that.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration, requires = "wait_acked")]
     settle: Duration,
-    /// How many clients must be connected for --wait-acked to be content; 0 accepts that there is none.
+    /// How many clients, by node id, must be connected for --wait-acked to be content; 0 accepts that there is none.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -98,9 +102,20 @@ pub(super) async fn run(args: &StatusArgs) -> ExitCode {
         let waited = clock::now().saturating_duration_since(start);
         let standing = standing(&ready, &clients, wait.min_clients);
         let settled = waited >= wait.settle;
+        if settled && let Some(name) = &wait.fleet {
+            // A fleet may be as new as the file: only now is it known that there is none.
+            match clients::must_have(&api, name) {
+                Ok(Ok(())) => {}
+                Ok(Err(unknown)) => {
+                    eprintln!("{unknown}");
+                    return EXIT_USAGE.into();
+                }
+                Err(code) => return code,
+            }
+        }
         match standing {
             Standing::Acked(count) if settled => {
-                return print(&format!("acked by {count} clients\n"));
+                return print(&format!("acked by {}\n", words::count(count, "client")));
             }
             Standing::Refused(who) if settled => {
                 tell(&who);
@@ -137,7 +152,8 @@ fn standing(ready: &Ready, clients: &[Client], min_clients: usize) -> Standing {
             if of_type.nack.is_some() {
                 refused.push(of(kind, format!("refuses {}", clients::refusal(of_type))));
             } else if of_type.unanswered > 0 {
-                let what = format!("has not answered {} responses", of_type.unanswered);
+                let responses = words::count(of_type.unanswered, "response");
+                let what = format!("has not answered {responses}");
                 waiting.push(of(kind, what));
             }
         }
@@ -146,16 +162,20 @@ fn standing(ready: &Ready, clients: &[Client], min_clients: usize) -> Standing {
             waiting.push(format!("{}: not everything was sent yet", client.node_id));
         }
     }
-    if clients.len() < min_clients {
+    let nodes: BTreeSet<_> = (clients.iter())
+        .map(|client| (&client.fleet, &client.node_id))
+        .collect();
+    if nodes.len() < min_clients {
+        let are = if nodes.len() == 1 { "is" } else { "are" };
         waiting.push(format!(
-            "{} clients are connected; {min_clients} must be",
-            clients.len()
+            "{} {are} connected; {min_clients} must be",
+            words::count(nodes.len(), "client")
         ));
     }
     match (refused.is_empty(), waiting.is_empty()) {
         (false, _) => Standing::Refused(refused),
         (true, false) => Standing::Waiting(waiting),
-        (true, true) => Standing::Acked(clients.len()),
+        (true, true) => Standing::Acked(nodes.len()),
     }
 }
 
@@ -184,7 +204,7 @@ mod tests {
         let two = client("two", false, of_type(1, None));
         let three = client("three", false, of_type(0, None));
         let waiting = [
-            "two Cluster: has not answered 1 responses",
+            "two Cluster: has not answered 1 response",
             "three: not everything was sent yet",
         ];
         assert_eq!(
@@ -206,6 +226,23 @@ mod tests {
             errors: vec!["a.yaml:1:1: no".into()],
         };
         assert!(matches!(standing(&refused, &[], 0), Standing::Refused(_)));
+    }
+
+    #[test]
+    fn a_node_with_several_streams_is_one_client() {
+        let stream = |node| client(node, true, of_type(0, None));
+        let both = [stream("one"), stream("one"), stream("two")];
+        assert_eq!(standing(&ready(), &both, 2), Standing::Acked(2));
+        let missing = "2 clients are connected; 3 must be".to_owned();
+        assert_eq!(
+            standing(&ready(), &both, 3),
+            Standing::Waiting(vec![missing])
+        );
+        let missing = "1 client is connected; 2 must be".to_owned();
+        assert_eq!(
+            standing(&ready(), &both[..2], 2),
+            Standing::Waiting(vec![missing])
+        );
     }
 
     #[test]
