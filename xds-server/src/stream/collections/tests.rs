@@ -161,6 +161,28 @@ fn a_stream_that_the_log_does_not_reach_gets_the_whole_and_what_has_left() {
 }
 
 #[test]
+fn a_slow_stream_gets_to_the_end_of_a_collection_that_changes_faster_than_its_log_reaches() {
+    let mut now = all(collection((0..10).map(|n| large(n, 0))), None);
+    let mut client = Client::subscribed();
+    let mut sent = BTreeSet::new();
+    for revision in 1u8..=20 {
+        let (entries, _) = client.next(&now).unwrap();
+        sent.extend(entries);
+        client.answer(client.nonce, None);
+        // Whatever was sent, the log has lost it by the next time.
+        let next = get(&now).next_within(vec![large(0, revision)], vec![], 1);
+        let next = next.next_within(vec![large(1, revision)], vec![], 1);
+        now = all(next, Some(&now));
+    }
+    assert_eq!(sent, (0..10).collect());
+    // When it changes no more, it has all of it within two rounds.
+    let rest: Vec<_> = std::iter::from_fn(|| client.next(&now)).take(10).collect();
+    let rest: BTreeSet<usize> = rest.into_iter().flat_map(|(entries, _)| entries).collect();
+    assert!(rest.is_superset(&[0, 1].into()), "{rest:?}");
+    assert_eq!(client.next(&now), None);
+}
+
+#[test]
 fn who_subscribes_again_gets_the_whole_again() {
     let first = all(collection((0..2).map(|n| entry(n, 1))), None);
     let mut client = Client::subscribed();
