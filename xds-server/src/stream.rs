@@ -143,8 +143,9 @@ pub struct Stream {
     takes_collections: bool,
     /// Where endpoints stand apart, all load assignments are sent again.
     doubts_assignments: bool,
-    /// The client was told of collections that it has not subscribed to, and has not answered yet.
-    awaits_collections: bool,
+    /// The nonce of the last load assignments that told the client of collections that it had not subscribed to, while it
+    /// has not answered them.
+    awaits_collections: Option<u64>,
     last_nonce: u64,
     /// `Some`: the client understands TTLs, and this is the server's.
     ttl: Option<Option<Duration>>,
@@ -161,7 +162,7 @@ impl Stream {
             collections: None,
             takes_collections: false,
             doubts_assignments: false,
-            awaits_collections: false,
+            awaits_collections: None,
             last_nonce: 0,
             ttl: None,
         }
@@ -289,7 +290,7 @@ impl Stream {
         });
         let collections = self.collections.as_ref();
         let waits = waits
-            || self.awaits_collections
+            || self.awaits_collections.is_some()
             || collections.is_some_and(CollectionSubscription::must_answer_first);
         let mut removals = || {
             let mut up = ResourceType::ALL.into_iter().rev();
@@ -317,7 +318,7 @@ impl Stream {
     pub fn waits_for_answers(&self) -> bool {
         let collections = self.collections.as_ref();
         let mut subscriptions = self.subscriptions.iter().flatten();
-        self.awaits_collections
+        self.awaits_collections.is_some()
             || collections.is_some_and(CollectionSubscription::must_answer_first)
             || subscriptions.any(Subscription::must_answer_first)
     }
@@ -348,7 +349,7 @@ impl Stream {
             }
         }
         if kind == ResourceType::ClusterLoadAssignment && self.takes_collections {
-            self.note_assignments(fleet, &batch);
+            self.note_assignments(fleet, &batch, nonce);
         }
         Some(self.respond(kind, of_type.version(), batch))
     }

@@ -799,3 +799,36 @@ fn a_route_goes_out_after_the_endpoints_that_a_new_load_assignment_names() {
         assert_eq!(talk.stream.next(&fleet), None);
     }
 }
+
+#[test]
+fn a_route_does_not_wait_for_load_assignments_that_name_nothing_new() {
+    let mut talk = Talk::delta();
+    talk.stream.take_collections();
+    let before = fleet(&[(Rds, "r", 1)], &[]).with_collections(Vec::new());
+    talk.subscribe(Eds, &["a", "b"]);
+    talk.subscribe(Rds, &["r"]);
+    let entry = resource(ResourceType::LbEndpoint, "xdstp://vitals/x/a/1", 1);
+    let collection = Arc::new(Collection::new("xdstp://vitals/x/a/*".into(), [entry]));
+    let named = |other: u32, before: &FleetSnapshot| {
+        let plain = || unreachable!("nobody asks for the plain form");
+        let a = Assignment::apart(resource(Eds, "a", 1), vec![Arc::clone(&collection)], plain);
+        let b = Assignment::apart(resource(Eds, "b", other), Vec::new(), plain);
+        fleet(&[(Eds, "a", 1), (Eds, "b", other), (Rds, "r", 1)], &[])
+            .with_collections(vec![Arc::new(a), Arc::new(b)])
+            .following(before)
+    };
+    let first = named(1, &before);
+    let names_it = talk.stream.next(&first).unwrap();
+    talk.subscribe(ResourceType::LbEndpoint, &["xdstp://vitals/x/a/*"]);
+    assert_eq!(
+        talk.stream.next(&first).unwrap().kind,
+        ResourceType::LbEndpoint
+    );
+    // Another load assignment changes again and again, faster than the client answers.
+    let second = named(2, &first);
+    let another = talk.stream.next(&second).unwrap();
+    assert_eq!(another.kind, Eds);
+    assert_eq!(talk.stream.next(&second), None, "the route waits");
+    talk.ack(&names_it, &[]);
+    assert_eq!(talk.stream.next(&second).unwrap().kind, Rds);
+}
