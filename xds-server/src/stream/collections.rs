@@ -33,7 +33,7 @@ use std::time::SystemTime;
 use envoy_types::pb::google::rpc::Status;
 
 use super::acks::{Acks, Interest, Nack, SHOWN_NAMES};
-use super::subscription::{Batch, check_limits};
+use super::subscription::{Batch, Lack, check_limits};
 use super::{MAX_UNANSWERED, RESPONSE_BYTES, Refusal, blame};
 use crate::snapshot::Resource;
 use crate::snapshot::collections::{Collection, Collections};
@@ -64,6 +64,8 @@ struct Place {
     /// What the client put behind the glob.
     parameters: Box<str>,
     progress: Progress,
+    /// It was sent the whole, if not in its present state.
+    is_complete: bool,
     /// Up to where what has changed is in `lacks`; `None`: nothing was sent.
     at: Option<Cursor>,
     /// What has changed of what it was sent.
@@ -240,6 +242,17 @@ impl CollectionSubscription {
         Some(batch)
     }
 
+    /// What the client lacks of the snapshot.
+    pub(super) fn lack(&mut self, collections: &Collections) -> Lack {
+        self.catch_up(collections);
+        let of = |glob: &Arc<str>| match (self.wanted.get(glob), collections.get(glob)) {
+            (Some(place), Some(_)) if place.is_complete => Lack::Changes,
+            (Some(_), Some(_)) => Lack::News,
+            _ => Lack::Nothing,
+        };
+        self.behind.iter().map(of).max().unwrap_or(Lack::Nothing)
+    }
+
     pub(super) fn sent(&mut self, nonce: u64, version: Arc<str>) {
         self.acks.sent(nonce, version);
     }
@@ -326,6 +339,7 @@ impl Place {
                 }
             } else {
                 self.progress = Progress::Changes;
+                self.is_complete = true;
                 self.lacks.extend(collection.left().iter().cloned());
             }
         }

@@ -4,12 +4,14 @@
 mod envoy;
 mod walks;
 
+use std::collections::BTreeSet;
 use std::time::UNIX_EPOCH;
 
 use envoy_types::pb::google::rpc::Status;
 
 use super::oracle::{delta_request, fleet, fleet_holding, resource, strings};
 use super::*;
+use crate::model::{Name, NodeMatcher};
 use crate::snapshot::collections::{Assignment, Collection};
 use ResourceType::{
     Cluster as Cds, ClusterLoadAssignment as Eds, Listener as Lds, RouteConfiguration as Rds,
@@ -831,4 +833,78 @@ fn a_route_does_not_wait_for_load_assignments_that_name_nothing_new() {
     assert_eq!(talk.stream.next(&second), None, "the route waits");
     talk.ack(&names_it, &[]);
     assert_eq!(talk.stream.next(&second).unwrap().kind, Rds);
+}
+
+/// A fleet with a route and these load assignments, each as large as a response may be.
+fn fleet_of_large(route: u32, revisions: &[(&str, u8)], before: &FleetSnapshot) -> FleetSnapshot {
+    let large = |(name, revision): &(&str, u8)| {
+        let mut bytes = vec![0x7a, 0x80, 0x80, 0x40];
+        bytes.resize(4 + RESPONSE_BYTES, *revision);
+        Arc::new(Resource::encoded(Eds, (*name).into(), bytes, Vec::new()))
+    };
+    let route = resource(Rds, "r", route);
+    let resources = revisions.iter().map(large).chain([route]);
+    let edge = Name::new("edge").unwrap();
+    let held = BTreeSet::new();
+    FleetSnapshot::new(edge, NodeMatcher::default(), resources, held)
+        .unwrap()
+        .following(before)
+}
+
+#[test]
+fn a_load_assignment_that_changes_all_the_time_keeps_no_other_waiting() {
+    let mut talk = Talk::delta();
+    let mut now = fleet(&[], &[]);
+    talk.subscribe(Eds, &["a", "z"]);
+    let mut sent = BTreeSet::new();
+    // It changes as often as the client can take a response.
+    for revision in 0..4 {
+        now = fleet_of_large(0, &[("a", revision), ("z", 0)], &now);
+        let response = talk.stream.next(&now).unwrap();
+        sent.extend(response.resources.iter().map(|r| r.name().to_string()));
+        talk.ack(&response, &[]);
+    }
+    assert_eq!(sent, ["a".to_owned(), "z".to_owned()].into());
+}
+
+#[test]
+fn a_load_assignment_that_changes_all_the_time_keeps_no_route_waiting() {
+    let mut talk = Talk::delta();
+    let mut now = fleet_of_large(1, &[("a", 0)], &fleet(&[], &[]));
+    talk.subscribe(Eds, &["a"]);
+    talk.subscribe(Rds, &["r"]);
+    while let Some(response) = talk.stream.next(&now) {
+        talk.ack(&response, &[]);
+    }
+    let mut kinds = Vec::new();
+    for revision in 1..4 {
+        now = fleet_of_large(2, &[("a", revision)], &now);
+        let response = talk.stream.next(&now).unwrap();
+        kinds.push(response.kind);
+        talk.ack(&response, &[]);
+    }
+    assert!(kinds.contains(&Rds), "{kinds:?}");
+}
+
+#[test]
+fn endpoints_that_change_all_the_time_keep_no_removal_waiting() {
+    let mut talk = Talk::delta();
+    let both = [(Cds, "a", 1), (Cds, "b", 1), (Eds, "a", 1)];
+    let first = fleet(&both, &[]);
+    talk.subscribe(Cds, &[]);
+    talk.subscribe(Eds, &["a"]);
+    while let Some(response) = talk.stream.next(&first) {
+        talk.ack(&response, &[]);
+    }
+    // A client that answers slower than they change: it is at its limit whenever it is looked at.
+    let mut now = first;
+    let mut removed = false;
+    for revision in 2..40 {
+        now = fleet(&[(Cds, "a", 1), (Eds, "a", revision)], &[]).following(&now);
+        let response = talk.stream.next(&now);
+        removed |= response.is_some_and(|response| !response.removed.is_empty());
+    }
+    assert!(removed, "the cluster is gone");
+    let nonce = |response: Response| response.nonce;
+    assert_eq!(talk.stream.next(&now).map(nonce), None, "the limit holds");
 }
