@@ -49,6 +49,8 @@ pub(super) struct CollectionSubscription {
     name_bytes: usize,
     /// The globs of which the client may lack something.
     behind: BTreeSet<Arc<str>>,
+    /// The last collection of the last response, if that was full: the next begins after it.
+    cut: Option<Arc<str>>,
     /// Up to where the changed collections are in `behind`; `None`: any may have changed.
     cursor: Option<Cursor>,
     /// What was in the responses that are not answered, and in the one that was refused: names or, if many, globs.
@@ -205,7 +207,7 @@ impl CollectionSubscription {
         // Which collections are in it, and which of those to their end.
         let (mut globs, mut whole) = (Vec::new(), Vec::new());
         while bytes < RESPONSE_BYTES
-            && let Some(glob) = self.behind.pop_first()
+            && let Some(glob) = self.pop_behind()
         {
             // When one that is not there comes (back), the log names it.
             let Some(collection) = collections.get(&glob) else {
@@ -222,6 +224,7 @@ impl CollectionSubscription {
             } else if was_whole {
                 whole.push(Arc::clone(&glob));
             }
+            self.cut = (bytes >= RESPONSE_BYTES).then(|| Arc::clone(&glob));
             globs.push(glob);
         }
         let names = batch.resources.iter().map(|resource| resource.name());
@@ -277,6 +280,13 @@ impl CollectionSubscription {
             }
             None => self.behind = self.wanted.keys().cloned().collect(),
         }
+    }
+
+    fn pop_behind(&mut self) -> Option<Arc<str>> {
+        let after = self.cut.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.behind.range((after, Bound::Unbounded)).next();
+        let next = next.or_else(|| self.behind.first()).cloned()?;
+        self.behind.take(&next)
     }
 
     /// Thousands of streams have the same globs: one copy of each is enough.
