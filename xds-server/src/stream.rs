@@ -332,7 +332,9 @@ impl Stream {
             let batch = self.collections.as_mut()?.next(collections, nonce)?;
             return Some(self.respond(kind, collections.version(), batch));
         }
-        if kind > ResourceType::LbEndpoint && self.must_await_collections() {
+        if kind > ResourceType::LbEndpoint
+            && (self.must_await_collections() || self.withholds_new_endpoints(fleet))
+        {
             return None;
         }
         let of_type = fleet.of_type_for(kind, self.takes_collections);

@@ -908,3 +908,30 @@ fn endpoints_that_change_all_the_time_keep_no_removal_waiting() {
     let nonce = |response: Response| response.nonce;
     assert_eq!(talk.stream.next(&now).map(nonce), None, "the limit holds");
 }
+
+#[test]
+fn a_route_waits_for_a_load_assignment_that_is_withheld_until_an_answer() {
+    let mut talk = Talk::delta();
+    talk.subscribe(Eds, &["a"]);
+    talk.subscribe(Rds, &["r"]);
+    let mut now = fleet(&[(Eds, "a", 1), (Rds, "r", 1)], &[]);
+    let mut last = None;
+    for revision in 2..40 {
+        while let Some(response) = talk.stream.next(&now) {
+            match response.kind {
+                Eds => last = Some(response),
+                _ => drop(talk.ack(&response, &[])),
+            }
+        }
+        now = fleet(&[(Eds, "a", revision), (Rds, "r", 1)], &[]).following(&now);
+    }
+    assert!(talk.stream.waits_for_answers());
+    // A new cluster, for which it asks, and a route to it.
+    talk.subscribe(Eds, &["b"]);
+    let now = fleet(&[(Eds, "a", 1), (Eds, "b", 1), (Rds, "r", 2)], &[]).following(&now);
+    assert_eq!(talk.stream.next(&now), None);
+    talk.ack(&last.unwrap(), &[]);
+    let kinds: Vec<_> = std::iter::from_fn(|| talk.stream.next(&now)).collect();
+    let kinds: Vec<_> = kinds.iter().map(|response| response.kind).collect();
+    assert_eq!(kinds, [Eds, Rds]);
+}

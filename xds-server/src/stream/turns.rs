@@ -37,6 +37,12 @@ impl Stream {
             || collections.is_some_and(CollectionSubscription::must_answer_first)
     }
 
+    /// Whether endpoints that the client never had, or asks for, wait for an answer: what leads to them waits with them. It
+    /// does not wait long, for they are in one of the next responses, whatever else changes.
+    pub(super) fn withholds_new_endpoints(&mut self, fleet: &FleetSnapshot) -> bool {
+        self.endpoints_must_be_answered() && self.endpoints_lack(fleet) == Lack::News
+    }
+
     /// Whether removals must wait, because what cannot be said yet may still refer to what is to be removed. Endpoints
     /// refer to nothing.
     pub(super) fn referrers_wait(&self, fleet: &FleetSnapshot) -> bool {

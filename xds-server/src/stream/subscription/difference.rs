@@ -112,7 +112,12 @@ impl Subscription {
     /// What the client lacks of the snapshot.
     pub(in crate::stream) fn lack(&mut self, snapshot: &TypeSnapshot) -> Lack {
         self.catch_up(snapshot);
-        if self.answer_due || !self.again.is_empty() {
+        // What is held is not sent, and what it has and should lose falls to the removal pass.
+        let is_due = |name: &Arc<str>| {
+            let has = || self.known.get(name).is_some_and(Known::is_real);
+            snapshot.resources().contains_key(name) || !(snapshot.is_held(name) || has())
+        };
+        if self.answer_due || self.again.iter().any(is_due) {
             return Lack::News;
         }
         let of = |name: &Arc<str>| match (snapshot.resources().get(name), self.known.get(name)) {
