@@ -15,6 +15,7 @@
 //! that listeners leave with the additions, because a new one may want the address of an old one. A cluster that is sent anew takes its load assignment along, because a delta Envoy does not ask again (design 5.7).
 //! Where endpoints stand apart (LEDS), they follow their load assignment, and go with it whole when it is sent again; what
 //! leads to them waits until the client has answered a load assignment that names new ones.
+//! Endpoints that change faster than the client takes them keep nothing else waiting (`turns`).
 //! Nothing else waits for an ACK: an Envoy withholds the ACK of a warming cluster until it has the endpoints.
 //!
 //! After a NACK a resource is sent again only when its content changes or the client asks for it by name (design 5.8):
@@ -32,6 +33,7 @@ pub mod oracle;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -143,8 +145,11 @@ pub struct Stream {
     takes_collections: bool,
     /// Where endpoints stand apart, all load assignments are sent again.
     doubts_assignments: bool,
-    /// The client was told of collections that it has not subscribed to, and has not answered yet.
-    awaits_collections: bool,
+    /// The nonce of the last load assignments that told the client of collections that it had not subscribed to, while it
+    /// has not answered them.
+    awaits_collections: Option<u64>,
+    /// Endpoints went out since the other types were last looked at.
+    endpoints_went: bool,
     last_nonce: u64,
     /// `Some`: the client understands TTLs, and this is the server's.
     ttl: Option<Option<Duration>>,
@@ -161,7 +166,8 @@ impl Stream {
             collections: None,
             takes_collections: false,
             doubts_assignments: false,
-            awaits_collections: false,
+            awaits_collections: None,
+            endpoints_went: false,
             last_nonce: 0,
             ttl: None,
         }
@@ -272,25 +278,23 @@ impl Stream {
     /// The next response that brings the client closer to `fleet`, or `None` when it has everything, or must answer
     /// first. The response counts as sent from here on.
     pub fn next(&mut self, fleet: &FleetSnapshot) -> Option<Response> {
-        let additions = ResourceType::ALL
-            .into_iter()
-            .find_map(|kind| self.additions(kind, fleet));
+        let additions = ResourceType::ALL.into_iter().find_map(|kind| {
+            let before = match kind {
+                ResourceType::ClusterLoadAssignment => self.before_more_endpoints(fleet),
+                _ => None,
+            };
+            before.or_else(|| self.additions(kind, fleet))
+        });
+        if let Some(additions) = &additions {
+            self.endpoints_went |= matches!(
+                additions.kind,
+                ResourceType::ClusterLoadAssignment | ResourceType::LbEndpoint
+            ) && !matches!(additions.lease, Lease::Renewed(_));
+        }
         if additions.is_some() {
             return additions;
         }
-        // What cannot be said yet may still refer to what is to be removed.
-        let transport = self.transport;
-        let mut of_types = ResourceType::ALL.into_iter().zip(&self.subscriptions);
-        let waits = of_types.any(|(kind, subscription)| {
-            subscription.as_ref().is_some_and(|subscription| {
-                subscription.must_answer_first()
-                    || subscription.waits_for_held(transport, fleet.of_type(kind))
-            })
-        });
-        let collections = self.collections.as_ref();
-        let waits = waits
-            || self.awaits_collections
-            || collections.is_some_and(CollectionSubscription::must_answer_first);
+        let waits = self.referrers_wait(fleet) || self.endpoints_must_be_answered();
         let mut removals = || {
             let mut up = ResourceType::ALL.into_iter().rev();
             up.find_map(|kind| self.removals(kind, fleet))
@@ -315,10 +319,9 @@ impl Stream {
     /// After other answers it gives nothing that it has not given before.
     #[must_use]
     pub fn waits_for_answers(&self) -> bool {
-        let collections = self.collections.as_ref();
         let mut subscriptions = self.subscriptions.iter().flatten();
-        self.awaits_collections
-            || collections.is_some_and(CollectionSubscription::must_answer_first)
+        self.awaits_collections.is_some()
+            || self.endpoints_must_be_answered()
             || subscriptions.any(Subscription::must_answer_first)
     }
 
@@ -329,7 +332,9 @@ impl Stream {
             let batch = self.collections.as_mut()?.next(collections, nonce)?;
             return Some(self.respond(kind, collections.version(), batch));
         }
-        if kind > ResourceType::LbEndpoint && self.must_await_collections() {
+        if kind > ResourceType::LbEndpoint
+            && (self.must_await_collections() || self.withholds_new_endpoints(fleet))
+        {
             return None;
         }
         let of_type = fleet.of_type_for(kind, self.takes_collections);
@@ -348,7 +353,7 @@ impl Stream {
             }
         }
         if kind == ResourceType::ClusterLoadAssignment && self.takes_collections {
-            self.note_assignments(fleet, &batch);
+            self.note_assignments(fleet, &batch, nonce);
         }
         Some(self.respond(kind, of_type.version(), batch))
     }

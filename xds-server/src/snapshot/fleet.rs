@@ -130,17 +130,12 @@ impl FleetSnapshot {
                 (Err(shared), _) => shared,
             });
         if let Some(apart) = &mut self.apart {
-            let old = before.apart.as_ref();
-            if let Some(old) = old {
+            // In a fleet that has turned to this form, the log of before goes on in `types`. With it here too there would be
+            // two ways on from one place, and a cursor on one would pass for a cursor on the other.
+            if let Some(old) = &before.apart {
                 apart.collections.follow(&old.collections, &next);
+                apart.plain.set_before(old.plain.made().map(Arc::clone));
             }
-            let old = match old {
-                Some(old) => old.plain.made(),
-                None => before
-                    .types
-                    .get(ResourceType::ClusterLoadAssignment.index()),
-            };
-            apart.plain.set_before(old.map(Arc::clone));
         }
         self
     }

@@ -104,6 +104,11 @@ impl Acks {
         self.outstanding.len()
     }
 
+    /// Whether this response, or one before it, waits for an answer.
+    pub(super) fn waits_for(&self, nonce: u64) -> bool {
+        (self.outstanding.front()).is_some_and(|(first, _)| *first <= nonce)
+    }
+
     pub(super) fn is_last(&self, nonce: &str) -> bool {
         parse_nonce(nonce) == Some(self.last_nonce)
     }

@@ -49,7 +49,7 @@ impl Stream {
     }
 
     /// Load assignments go out. Collections of those that are sent again go again too, and new ones are waited for.
-    pub(super) fn note_assignments(&mut self, fleet: &FleetSnapshot, batch: &Batch) {
+    pub(super) fn note_assignments(&mut self, fleet: &FleetSnapshot, batch: &Batch, nonce: u64) {
         let Some(all) = fleet.collections() else {
             return;
         };
@@ -63,16 +63,20 @@ impl Stream {
                 }
                 wanted.wants_all(assignment.collections())
             });
-            self.awaits_collections |= !subscribed && !assignment.collections().is_empty();
+            if !subscribed && !assignment.collections().is_empty() {
+                self.awaits_collections = Some(nonce);
+            }
         }
     }
 
     /// What leads to a cluster comes after its endpoints, which an Envoy asks for when it has the load assignment, and before
-    /// it answers that (measured). One that answers without asking is not waited for.
+    /// it answers that (measured). One that answers without asking is not waited for. Nor are answers to later load
+    /// assignments: where some change all the time, there is always one on its way.
     pub(super) fn must_await_collections(&mut self) -> bool {
-        let assignments = self.slot(ResourceType::ClusterLoadAssignment).as_ref();
-        let unanswered = assignments.is_some_and(|of| of.acks().unanswered() > 0);
-        self.awaits_collections &= unanswered;
-        self.awaits_collections
+        let [_, assignments, ..] = &self.subscriptions;
+        let assignments = assignments.as_ref();
+        let waits = |nonce: &u64| assignments.is_some_and(|of| of.acks().waits_for(*nonce));
+        self.awaits_collections = self.awaits_collections.filter(waits);
+        self.awaits_collections.is_some()
     }
 }

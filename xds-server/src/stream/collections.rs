@@ -13,7 +13,8 @@
 //! each glob stands only how far the client has come in it, not what it has: thousands of streams have the same ten thousand
 //! endpoints. So a collection is sent whole where a load assignment would be compared: to a client that connects (an Envoy
 //! does not say what it has, measured), and to one that was silent for longer than the collection's log reaches back. An
-//! endpoint that turned and turned back meanwhile is sent again.
+//! endpoint that turned and turned back meanwhile is sent again. Where that happens between two parts of a whole, the rest
+//! still comes first: were it begun anew each time, a slow client would never see the end of a collection that changes fast.
 //!
 //! Endpoints that leave are in the same responses: nothing refers to them. A collection that does not exist, or is held, is
 //! not answered: an Envoy would take the answer for an empty one, and what it has of an old path must live until it has the
@@ -32,7 +33,7 @@ use std::time::SystemTime;
 use envoy_types::pb::google::rpc::Status;
 
 use super::acks::{Acks, Interest, Nack, SHOWN_NAMES};
-use super::subscription::{Batch, check_limits};
+use super::subscription::{Batch, Lack, check_limits};
 use super::{MAX_UNANSWERED, RESPONSE_BYTES, Refusal, blame};
 use crate::snapshot::Resource;
 use crate::snapshot::collections::{Collection, Collections};
@@ -48,6 +49,8 @@ pub(super) struct CollectionSubscription {
     name_bytes: usize,
     /// The globs of which the client may lack something.
     behind: BTreeSet<Arc<str>>,
+    /// The last collection of the last response, if that was full: the next begins after it.
+    cut: Option<Arc<str>>,
     /// Up to where the changed collections are in `behind`; `None`: any may have changed.
     cursor: Option<Cursor>,
     /// What was in the responses that are not answered, and in the one that was refused: names or, if many, globs.
@@ -63,6 +66,8 @@ struct Place {
     /// What the client put behind the glob.
     parameters: Box<str>,
     progress: Progress,
+    /// It was sent the whole, if not in its present state.
+    is_complete: bool,
     /// Up to where what has changed is in `lacks`; `None`: nothing was sent.
     at: Option<Cursor>,
     /// What has changed of what it was sent.
@@ -73,6 +78,8 @@ struct Place {
 enum Progress {
     /// It is sent the whole, and has it up to this name.
     Whole(Option<Arc<str>>),
+    /// As `Whole`, but what it has of it may be old: after the end, the whole begins anew.
+    WholeTwice(Arc<str>),
     /// It has been sent the whole, and lacks only what has changed.
     Changes,
 }
@@ -200,7 +207,7 @@ impl CollectionSubscription {
         // Which collections are in it, and which of those to their end.
         let (mut globs, mut whole) = (Vec::new(), Vec::new());
         while bytes < RESPONSE_BYTES
-            && let Some(glob) = self.behind.pop_first()
+            && let Some(glob) = self.pop_behind()
         {
             // When one that is not there comes (back), the log names it.
             let Some(collection) = collections.get(&glob) else {
@@ -211,12 +218,13 @@ impl CollectionSubscription {
                 continue;
             };
             place.catch_up(collection);
-            let was_whole = matches!(place.progress, Progress::Whole(_));
+            let was_whole = !matches!(place.progress, Progress::Changes);
             if !place.next(collection, &mut batch, &mut bytes) {
                 self.behind.insert(Arc::clone(&glob));
             } else if was_whole {
                 whole.push(Arc::clone(&glob));
             }
+            self.cut = (bytes >= RESPONSE_BYTES).then(|| Arc::clone(&glob));
             globs.push(glob);
         }
         let names = batch.resources.iter().map(|resource| resource.name());
@@ -235,6 +243,17 @@ impl CollectionSubscription {
         };
         self.unanswered.push_back((nonce, sent));
         Some(batch)
+    }
+
+    /// What the client lacks of the snapshot.
+    pub(super) fn lack(&mut self, collections: &Collections) -> Lack {
+        self.catch_up(collections);
+        let of = |glob: &Arc<str>| match (self.wanted.get(glob), collections.get(glob)) {
+            (Some(place), Some(_)) if place.is_complete => Lack::Changes,
+            (Some(_), Some(_)) => Lack::News,
+            _ => Lack::Nothing,
+        };
+        self.behind.iter().map(of).max().unwrap_or(Lack::Nothing)
     }
 
     pub(super) fn sent(&mut self, nonce: u64, version: Arc<str>) {
@@ -261,6 +280,13 @@ impl CollectionSubscription {
             }
             None => self.behind = self.wanted.keys().cloned().collect(),
         }
+    }
+
+    fn pop_behind(&mut self) -> Option<Arc<str>> {
+        let after = self.cut.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.behind.range((after, Bound::Unbounded)).next();
+        let next = next.or_else(|| self.behind.first()).cloned()?;
+        self.behind.take(&next)
     }
 
     /// Thousands of streams have the same globs: one copy of each is enough.
@@ -294,19 +320,38 @@ impl Place {
 
     /// Puts what the client lacks of the collection into the batch. Says whether that is all.
     fn next(&mut self, collection: &Collection, batch: &mut Batch, bytes: &mut usize) -> bool {
-        if let Progress::Whole(up_to) = &self.progress {
+        loop {
+            let (up_to, twice) = match &self.progress {
+                Progress::Whole(up_to) => (up_to.clone(), false),
+                Progress::WholeTwice(up_to) => (Some(Arc::clone(up_to)), true),
+                Progress::Changes => break,
+            };
             batch.is_answer = true;
-            let after = up_to.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            let before = *bytes;
+            let after = up_to.map_or(Bound::Unbounded, Bound::Excluded);
             for (name, entry) in collection.entries().range((after, Bound::Unbounded)) {
                 if *bytes >= RESPONSE_BYTES {
                     return false;
                 }
                 *bytes += entry.delta_entry().len();
                 batch.resources.push(self.known_as(entry));
-                self.progress = Progress::Whole(Some(Arc::clone(name)));
+                self.progress = match twice {
+                    true => Progress::WholeTwice(Arc::clone(name)),
+                    false => Progress::Whole(Some(Arc::clone(name))),
+                };
             }
-            self.progress = Progress::Changes;
-            self.lacks.extend(collection.left().iter().cloned());
+            if twice {
+                self.progress = Progress::Whole(None);
+                if *bytes > before {
+                    // It begins with the next response: no name stands twice in one.
+                    *bytes = RESPONSE_BYTES.max(*bytes);
+                    return false;
+                }
+            } else {
+                self.progress = Progress::Changes;
+                self.is_complete = true;
+                self.lacks.extend(collection.left().iter().cloned());
+            }
         }
         while let Some(name) = self.lacks.pop_first() {
             if *bytes >= RESPONSE_BYTES {
@@ -332,12 +377,18 @@ impl Place {
         let log = collection.log();
         let before = self.at.replace(log.cursor());
         let Some(changed) = before.as_ref().and_then(|before| log.since(before)) else {
-            self.begin_anew();
-            self.at = Some(log.cursor());
+            self.progress = match std::mem::take(&mut self.progress) {
+                Progress::Whole(Some(up_to)) | Progress::WholeTwice(up_to) => {
+                    Progress::WholeTwice(up_to)
+                }
+                Progress::Whole(None) | Progress::Changes => Progress::Whole(None),
+            };
+            self.lacks.clear();
             return;
         };
         let is_sent = |name: &&Arc<str>| match &self.progress {
             Progress::Whole(up_to) => up_to.as_ref().is_some_and(|up_to| *name <= up_to),
+            Progress::WholeTwice(_) => false,
             Progress::Changes => true,
         };
         self.lacks.extend(changed.filter(is_sent).cloned());

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use envoy_types::pb::google::rpc::Status;
 
-pub(super) use self::difference::Batch;
+pub(super) use self::difference::{Batch, Lack};
 use self::renewal::Renewal;
 use super::acks::{Acks, Interest, Nack, SHOWN_NAMES};
 use super::{MAX_NAME_BYTES, MAX_NAMES, MAX_UNANSWERED, Refusal, blame};
@@ -117,6 +117,8 @@ pub(super) struct Subscription {
     sprawls: bool,
     /// Heartbeats that are still to be sent.
     renewal: Option<Renewal>,
+    /// Where the last response was cut, because it was large: the next begins after it.
+    cut: Option<Arc<str>>,
     acks: Acks,
 }
 
@@ -137,6 +139,7 @@ impl Subscription {
             sprawls: false,
             shown: None,
             renewal: None,
+            cut: None,
             acks: Acks::default(),
         }
     }

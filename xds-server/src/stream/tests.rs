@@ -4,12 +4,14 @@
 mod envoy;
 mod walks;
 
+use std::collections::BTreeSet;
 use std::time::UNIX_EPOCH;
 
 use envoy_types::pb::google::rpc::Status;
 
 use super::oracle::{delta_request, fleet, fleet_holding, resource, strings};
 use super::*;
+use crate::model::{Name, NodeMatcher};
 use crate::snapshot::collections::{Assignment, Collection};
 use ResourceType::{
     Cluster as Cds, ClusterLoadAssignment as Eds, Listener as Lds, RouteConfiguration as Rds,
@@ -798,4 +800,138 @@ fn a_route_goes_out_after_the_endpoints_that_a_new_load_assignment_names() {
         assert_eq!(talk.stream.next(&fleet).unwrap().kind, Rds);
         assert_eq!(talk.stream.next(&fleet), None);
     }
+}
+
+#[test]
+fn a_route_does_not_wait_for_load_assignments_that_name_nothing_new() {
+    let mut talk = Talk::delta();
+    talk.stream.take_collections();
+    let before = fleet(&[(Rds, "r", 1)], &[]).with_collections(Vec::new());
+    talk.subscribe(Eds, &["a", "b"]);
+    talk.subscribe(Rds, &["r"]);
+    let entry = resource(ResourceType::LbEndpoint, "xdstp://vitals/x/a/1", 1);
+    let collection = Arc::new(Collection::new("xdstp://vitals/x/a/*".into(), [entry]));
+    let named = |other: u32, before: &FleetSnapshot| {
+        let plain = || unreachable!("nobody asks for the plain form");
+        let a = Assignment::apart(resource(Eds, "a", 1), vec![Arc::clone(&collection)], plain);
+        let b = Assignment::apart(resource(Eds, "b", other), Vec::new(), plain);
+        fleet(&[(Eds, "a", 1), (Eds, "b", other), (Rds, "r", 1)], &[])
+            .with_collections(vec![Arc::new(a), Arc::new(b)])
+            .following(before)
+    };
+    let first = named(1, &before);
+    let names_it = talk.stream.next(&first).unwrap();
+    talk.subscribe(ResourceType::LbEndpoint, &["xdstp://vitals/x/a/*"]);
+    assert_eq!(
+        talk.stream.next(&first).unwrap().kind,
+        ResourceType::LbEndpoint
+    );
+    // Another load assignment changes again and again, faster than the client answers.
+    let second = named(2, &first);
+    let another = talk.stream.next(&second).unwrap();
+    assert_eq!(another.kind, Eds);
+    assert_eq!(talk.stream.next(&second), None, "the route waits");
+    talk.ack(&names_it, &[]);
+    assert_eq!(talk.stream.next(&second).unwrap().kind, Rds);
+}
+
+/// A fleet with a route and these load assignments, each as large as a response may be.
+fn fleet_of_large(route: u32, revisions: &[(&str, u8)], before: &FleetSnapshot) -> FleetSnapshot {
+    let large = |(name, revision): &(&str, u8)| {
+        let mut bytes = vec![0x7a, 0x80, 0x80, 0x40];
+        bytes.resize(4 + RESPONSE_BYTES, *revision);
+        Arc::new(Resource::encoded(Eds, (*name).into(), bytes, Vec::new()))
+    };
+    let route = resource(Rds, "r", route);
+    let resources = revisions.iter().map(large).chain([route]);
+    let edge = Name::new("edge").unwrap();
+    let held = BTreeSet::new();
+    FleetSnapshot::new(edge, NodeMatcher::default(), resources, held)
+        .unwrap()
+        .following(before)
+}
+
+#[test]
+fn a_load_assignment_that_changes_all_the_time_keeps_no_other_waiting() {
+    let mut talk = Talk::delta();
+    let mut now = fleet(&[], &[]);
+    talk.subscribe(Eds, &["a", "z"]);
+    let mut sent = BTreeSet::new();
+    // It changes as often as the client can take a response.
+    for revision in 0..4 {
+        now = fleet_of_large(0, &[("a", revision), ("z", 0)], &now);
+        let response = talk.stream.next(&now).unwrap();
+        sent.extend(response.resources.iter().map(|r| r.name().to_string()));
+        talk.ack(&response, &[]);
+    }
+    assert_eq!(sent, ["a".to_owned(), "z".to_owned()].into());
+}
+
+#[test]
+fn a_load_assignment_that_changes_all_the_time_keeps_no_route_waiting() {
+    let mut talk = Talk::delta();
+    let mut now = fleet_of_large(1, &[("a", 0)], &fleet(&[], &[]));
+    talk.subscribe(Eds, &["a"]);
+    talk.subscribe(Rds, &["r"]);
+    while let Some(response) = talk.stream.next(&now) {
+        talk.ack(&response, &[]);
+    }
+    let mut kinds = Vec::new();
+    for revision in 1..4 {
+        now = fleet_of_large(2, &[("a", revision)], &now);
+        let response = talk.stream.next(&now).unwrap();
+        kinds.push(response.kind);
+        talk.ack(&response, &[]);
+    }
+    assert!(kinds.contains(&Rds), "{kinds:?}");
+}
+
+#[test]
+fn endpoints_that_change_all_the_time_keep_no_removal_waiting() {
+    let mut talk = Talk::delta();
+    let both = [(Cds, "a", 1), (Cds, "b", 1), (Eds, "a", 1)];
+    let first = fleet(&both, &[]);
+    talk.subscribe(Cds, &[]);
+    talk.subscribe(Eds, &["a"]);
+    while let Some(response) = talk.stream.next(&first) {
+        talk.ack(&response, &[]);
+    }
+    // A client that answers slower than they change: it is at its limit whenever it is looked at.
+    let mut now = first;
+    let mut removed = false;
+    for revision in 2..40 {
+        now = fleet(&[(Cds, "a", 1), (Eds, "a", revision)], &[]).following(&now);
+        let response = talk.stream.next(&now);
+        removed |= response.is_some_and(|response| !response.removed.is_empty());
+    }
+    assert!(removed, "the cluster is gone");
+    let nonce = |response: Response| response.nonce;
+    assert_eq!(talk.stream.next(&now).map(nonce), None, "the limit holds");
+}
+
+#[test]
+fn a_route_waits_for_a_load_assignment_that_is_withheld_until_an_answer() {
+    let mut talk = Talk::delta();
+    talk.subscribe(Eds, &["a"]);
+    talk.subscribe(Rds, &["r"]);
+    let mut now = fleet(&[(Eds, "a", 1), (Rds, "r", 1)], &[]);
+    let mut last = None;
+    for revision in 2..40 {
+        while let Some(response) = talk.stream.next(&now) {
+            match response.kind {
+                Eds => last = Some(response),
+                _ => drop(talk.ack(&response, &[])),
+            }
+        }
+        now = fleet(&[(Eds, "a", revision), (Rds, "r", 1)], &[]).following(&now);
+    }
+    assert!(talk.stream.waits_for_answers());
+    // A new cluster, for which it asks, and a route to it.
+    talk.subscribe(Eds, &["b"]);
+    let now = fleet(&[(Eds, "a", 1), (Eds, "b", 1), (Rds, "r", 2)], &[]).following(&now);
+    assert_eq!(talk.stream.next(&now), None);
+    talk.ack(&last.unwrap(), &[]);
+    let kinds: Vec<_> = std::iter::from_fn(|| talk.stream.next(&now)).collect();
+    let kinds: Vec<_> = kinds.iter().map(|response| response.kind).collect();
+    assert_eq!(kinds, [Eds, Rds]);
 }

@@ -129,6 +129,35 @@ fn clients_that_take_collections_see_the_load_assignment_without_endpoints() {
 }
 
 #[test]
+fn a_fleet_that_turns_to_this_form_and_back_leaves_no_change_unsaid() {
+    let together = |revision, before: Option<&FleetSnapshot>| {
+        let edge = Name::new("edge").unwrap();
+        let resources = [assignment_of(revision)];
+        let new = FleetSnapshot::new(edge, NodeMatcher::default(), resources, BTreeSet::new());
+        match before {
+            Some(before) => new.unwrap().following(before),
+            None => new.unwrap(),
+        }
+    };
+    let says_it = |new: &FleetSnapshot, old: &FleetSnapshot| {
+        let cursor = old.of_type_for(EDS, false).log().cursor();
+        let log = new.of_type_for(EDS, false).log();
+        // `None`: everything is to be compared.
+        log.since(&cursor)
+            .is_none_or(|mut names| names.any(|name| **name == *"shop"))
+    };
+    let first = together(1, None);
+    let second = fleet(2, &Arc::default(), Some(&first));
+    assert!(says_it(&second, &first));
+    let third = fleet(3, &Arc::default(), Some(&second));
+    assert!(says_it(&third, &second));
+    let fourth = together(4, Some(&third));
+    for old in [&first, &second, &third] {
+        assert!(says_it(&fourth, old));
+    }
+}
+
+#[test]
 fn the_log_names_the_collections_that_changed_came_and_went() {
     let other: Arc<str> = "xdstp://vitals/t/cart/*".into();
     let all = |of: Vec<Collection>| {

@@ -9,6 +9,7 @@ use crate::snapshot::collections::Assignment;
 use crate::snapshot::{FleetSnapshot, ResourceType};
 
 const GLOB: &str = "xdstp://vitals/t/shop/*";
+const OTHER: &str = "xdstp://vitals/t/tail/*";
 
 fn name(number: usize) -> Arc<str> {
     format!("xdstp://vitals/t/shop/{number:03}").into()
@@ -21,6 +22,11 @@ fn entry(number: usize, revision: u32) -> Arc<Resource> {
     };
     let kind = ResourceType::LbEndpoint;
     Arc::new(Resource::new(kind, name(number), &message, Vec::new()))
+}
+
+fn resource(name: String) -> Arc<Resource> {
+    let (kind, message) = (ResourceType::LbEndpoint, LbEndpoint::default());
+    Arc::new(Resource::new(kind, name.into(), &message, Vec::new()))
 }
 
 /// So large that four fill a response.
@@ -158,6 +164,53 @@ fn a_stream_that_the_log_does_not_reach_gets_the_whole_and_what_has_left() {
     let next = next.next_within(vec![entry(3, 1)], vec![], 1);
     let second = all(next, Some(&first));
     assert_eq!(client.next(&second), Some((vec![1, 2, 3], vec![0])));
+}
+
+#[test]
+fn a_slow_stream_gets_to_the_end_of_a_collection_that_changes_faster_than_its_log_reaches() {
+    let mut now = all(collection((0..10).map(|n| large(n, 0))), None);
+    let mut client = Client::subscribed();
+    let mut sent = BTreeSet::new();
+    for revision in 1u8..=20 {
+        let (entries, _) = client.next(&now).unwrap();
+        sent.extend(entries);
+        client.answer(client.nonce, None);
+        // Whatever was sent, the log has lost it by the next time.
+        let next = get(&now).next_within(vec![large(0, revision)], vec![], 1);
+        let next = next.next_within(vec![large(1, revision)], vec![], 1);
+        now = all(next, Some(&now));
+    }
+    assert_eq!(sent, (0..10).collect());
+    // When it changes no more, it has all of it within two rounds.
+    let rest: Vec<_> = std::iter::from_fn(|| client.next(&now)).take(10).collect();
+    let rest: BTreeSet<usize> = rest.into_iter().flat_map(|(entries, _)| entries).collect();
+    assert!(rest.is_superset(&[0, 1].into()), "{rest:?}");
+    assert_eq!(client.next(&now), None);
+}
+
+#[test]
+fn a_collection_that_fills_every_response_keeps_no_other_waiting() {
+    let tail = resource(OTHER.replace('*', "999"));
+    let tail = Arc::new(Collection::new(OTHER.into(), [tail]));
+    let both = |revision, before: Option<&FleetSnapshot>| {
+        let shop_now = match before {
+            None => collection((0..4).map(|n| large(n, revision))),
+            Some(before) => get(before).next((0..4).map(|n| large(n, revision)).collect(), vec![]),
+        };
+        let collections = vec![Arc::new(shop_now), Arc::clone(&tail)];
+        let plain = || unreachable!("nobody asks for the plain form");
+        let assignment = Assignment::apart(shop(), collections, plain);
+        following(vec![Arc::new(assignment)], before)
+    };
+    let mut client = Client::subscribed();
+    client.subscription.subscribe(vec![OTHER.into()]).unwrap();
+    let mut now = both(0, None);
+    let mut sent = BTreeSet::new();
+    for revision in 1..5 {
+        sent.extend(client.next(&now).unwrap().0);
+        now = both(revision, Some(&now));
+    }
+    assert_eq!(sent, [0, 1, 2, 3, 999].into());
 }
 
 #[test]

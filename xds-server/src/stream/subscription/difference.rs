@@ -27,6 +27,16 @@ pub(in crate::stream) struct Batch {
     pub(in crate::stream) is_answer: bool,
 }
 
+/// What a client lacks, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::stream) enum Lack {
+    Nothing,
+    /// It has all that it wants, but some of it in an older state.
+    Changes,
+    /// It was never sent some of what it wants, or asks for it.
+    News,
+}
+
 impl Subscription {
     /// What the client lacks of the snapshot, or `None` when it lacks nothing. `nonce` is that of the response.
     ///
@@ -51,17 +61,25 @@ impl Subscription {
             ..Batch::default()
         };
         let mut bytes = 0;
-        for resource in self.lacking(snapshot) {
+        // Begun with the first each time, one that changes as fast as responses are taken would keep the rest waiting.
+        let cut = self.cut.take();
+        let after = self.lacking(snapshot, |name| cut.as_ref().is_none_or(|cut| name > cut));
+        let up_to = self.lacking(snapshot, |name| cut.as_ref().is_some_and(|cut| name <= cut));
+        let mut cut_at = None;
+        for resource in after.chain(up_to) {
             bytes += resource.delta_entry().len();
             batch.changed.push(Arc::clone(resource.name()));
             if self.again.contains(resource.name()) {
                 batch.again.push(Arc::clone(resource.name()));
             }
+            let name = Arc::clone(resource.name());
             batch.resources.push(resource);
             if bytes >= RESPONSE_BYTES && !whole_set {
+                cut_at = Some(name);
                 break;
             }
         }
+        self.cut = cut_at;
         let gone = if self.kind == ResourceType::Listener {
             self.gone(snapshot)
         } else {
@@ -89,6 +107,26 @@ impl Subscription {
         }
         self.note_sent(transport, &batch, snapshot, nonce);
         Some(batch)
+    }
+
+    /// What the client lacks of the snapshot.
+    pub(in crate::stream) fn lack(&mut self, snapshot: &TypeSnapshot) -> Lack {
+        self.catch_up(snapshot);
+        // What is held is not sent, and what it has and should lose falls to the removal pass.
+        let is_due = |name: &Arc<str>| {
+            let has = || self.known.get(name).is_some_and(Known::is_real);
+            snapshot.resources().contains_key(name) || !(snapshot.is_held(name) || has())
+        };
+        if self.answer_due || self.again.iter().any(is_due) {
+            return Lack::News;
+        }
+        let of = |name: &Arc<str>| match (snapshot.resources().get(name), self.known.get(name)) {
+            (Some(present), Some(known)) if known.is(present) => Lack::Nothing,
+            (Some(_), Some(known)) if known.is_real() => Lack::Changes,
+            (Some(_), _) if self.wants(name) => Lack::News,
+            _ => Lack::Nothing,
+        };
+        self.unsettled.iter().map(of).max().unwrap_or(Lack::Nothing)
     }
 
     /// What the client has and should no longer have, or `None`. Comes after the additions of all types, when there are
@@ -229,8 +267,12 @@ impl Subscription {
     fn lacking<'s>(
         &'s self,
         snapshot: &'s TypeSnapshot,
+        is_meant: impl Fn(&Arc<str>) -> bool + Copy + 's,
     ) -> impl Iterator<Item = Arc<Resource>> + 's {
-        let candidates = || self.unsettled.union(&self.again);
+        let candidates = move || {
+            let all = self.unsettled.union(&self.again);
+            all.filter(move |name| is_meant(name))
+        };
         let existing = candidates().filter_map(move |name| {
             let resource = snapshot.resources().get(name)?;
             let lacks = self.again.contains(name)

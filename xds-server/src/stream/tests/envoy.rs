@@ -4,14 +4,18 @@
 //! What was measured: a changed cluster is a second one, which waits for its load assignment and all collections of it
 //! while the first one serves, and asks for nothing that is subscribed to already; a subscription to a collection says no
 //! versions, also after a reconnect; a name outside all collections is passed over; a load assignment that is given up and
-//! comes back finds nothing of its collections.
+//! comes back finds nothing of its collections. Where endpoints do not stand apart, a cluster that waits in vain takes the load
+//! assignment that the Envoy has; so the server need not send it to one that reconnects while it waits.
+//!
+//! Beside it are two clients that take no collections, whom the same fleet serves load assignments with their endpoints; and
+//! a reload may turn the fleet from the one form to the other.
 //!
 //! As in `oracle`, logs are so short that streams fall off them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use envoy_types::pb::envoy::config::endpoint::v3::{
-    ClusterLoadAssignment, LedsClusterLocalityConfig, LocalityLbEndpoints,
+    ClusterLoadAssignment, Endpoint, LedsClusterLocalityConfig, LocalityLbEndpoints,
     locality_lb_endpoints::LbConfig,
 };
 use envoy_types::pb::google::protobuf::Any;
@@ -35,6 +39,8 @@ enum Event {
     Endpoint(usize, usize, usize, Option<u32>),
     /// Which of its groups comes first.
     Exchange(usize),
+    /// A reload: endpoints no longer stand apart, or do again.
+    Turn,
     /// A collection gets a new path.
     Renew(usize, usize),
     Hold(usize, bool),
@@ -42,6 +48,9 @@ enum Event {
     Forget,
     Send,
     Take,
+    /// The same of a client that takes no collections.
+    PlainSend(usize),
+    PlainTake(usize),
     /// The connection breaks; what is under way is lost.
     Reconnect,
     /// The server dies, and another takes its place.
@@ -60,6 +69,7 @@ struct Service {
 #[derive(Debug, Default)]
 struct World {
     services: [Service; 2],
+    together: bool,
     generation: u32,
     last: u32,
     published: Option<FleetSnapshot>,
@@ -74,7 +84,7 @@ impl World {
             .map(|(&(_, endpoint), &revision)| (endpoint, revision))
             .collect();
         let slot = &mut of.groups[group];
-        if due.is_empty() {
+        if due.is_empty() || self.together {
             *slot = None;
             return;
         }
@@ -121,6 +131,10 @@ impl World {
                 held.insert((Eds, name.into()));
                 continue;
             }
+            if self.together {
+                resources.push(service.plain(name));
+                continue;
+            }
             let mut collections: Vec<_> = service.groups.iter().flatten().cloned().collect();
             if service.exchanged {
                 collections.reverse();
@@ -141,13 +155,16 @@ impl World {
             };
             let apart = Arc::new(Resource::new(Eds, name.into(), &message, Vec::new()));
             resources.push(Arc::clone(&apart));
-            let plain = || unreachable!("nobody asks for the plain form");
-            assignments.push(Arc::new(Assignment::apart(apart, collections, plain)));
+            let plain = service.plain(name);
+            assignments.push(Arc::new(Assignment::apart(apart, collections, || plain)));
         }
         let edge = Name::new("edge").unwrap();
-        FleetSnapshot::new(edge, NodeMatcher::default(), resources, held)
-            .unwrap()
-            .with_collections(assignments)
+        let fleet = FleetSnapshot::new(edge, NodeMatcher::default(), resources, held).unwrap();
+        if self.together {
+            fleet
+        } else {
+            fleet.with_collections(assignments)
+        }
     }
 
     fn publish(&mut self) {
@@ -168,12 +185,88 @@ impl World {
     fn restart(&mut self) {
         self.published = None;
         (self.generation, self.last) = (self.generation + 1, 0);
+        self.render_anew();
+    }
+
+    fn turn(&mut self) {
+        self.together ^= true;
+        self.render_anew();
+    }
+
+    fn render_anew(&mut self) {
         for service in 0..SERVICES.len() {
             for group in 0..GROUPS {
                 self.services[service].groups[group] = None;
                 self.render(service, group, true);
             }
         }
+    }
+}
+
+impl Service {
+    /// Its load assignment with its endpoints in it.
+    fn plain(&self, name: &str) -> Arc<Resource> {
+        let content = format!("{:?} {}", self.endpoints, self.exchanged);
+        let message = ClusterLoadAssignment {
+            cluster_name: name.into(),
+            named_endpoints: [(content, Endpoint::default())].into(),
+            ..ClusterLoadAssignment::default()
+        };
+        Arc::new(Resource::new(Eds, name.into(), &message, Vec::new()))
+    }
+}
+
+/// A client that takes no collections and wants both load assignments.
+#[derive(Debug)]
+struct Plain {
+    stream: Stream,
+    inbox: VecDeque<Response>,
+    has: BTreeMap<String, u64>,
+}
+
+impl Plain {
+    fn of(transport: Transport) -> Self {
+        let mut stream = Stream::new(transport);
+        match transport {
+            Transport::Sotw => stream.on_sotw(Self::sotw(""), UNIX_EPOCH),
+            Transport::Delta => stream.on_delta(delta_request(Eds, &SERVICES, &[], ""), UNIX_EPOCH),
+        }
+        .unwrap();
+        Self {
+            stream,
+            inbox: VecDeque::new(),
+            has: BTreeMap::new(),
+        }
+    }
+
+    fn sotw(nonce: &str) -> DiscoveryRequest {
+        DiscoveryRequest {
+            type_url: Eds.type_url().into(),
+            resource_names: strings(&SERVICES),
+            response_nonce: nonce.into(),
+            ..DiscoveryRequest::default()
+        }
+    }
+
+    fn take(&mut self) {
+        let Some(response) = self.inbox.pop_front() else {
+            return;
+        };
+        for resource in &response.resources {
+            self.has
+                .insert(resource.name().to_string(), resource.digest());
+        }
+        for name in &response.removed {
+            self.has.remove(&**name);
+        }
+        match self.stream.transport() {
+            Transport::Sotw => self.stream.on_sotw(Self::sotw(&response.nonce), UNIX_EPOCH),
+            Transport::Delta => {
+                let ack = delta_request(Eds, &[], &[], &response.nonce);
+                self.stream.on_delta(ack, UNIX_EPOCH)
+            }
+        }
+        .unwrap();
     }
 }
 
@@ -262,6 +355,21 @@ impl Envoy {
             self.assignments.retain(|name, _| wanted.contains(name));
         }
         self.subscribed.insert(kind, wanted);
+    }
+
+    /// A cluster that has waited for its load assignment for 15 s takes the one that the Envoy has, which is worth something
+    /// where its endpoints are in it.
+    fn time_out(&mut self) {
+        for (name, instances) in &mut self.clusters {
+            let cached = self.assignments.get(name);
+            let cached = cached.and_then(|version| Resource::digest_of(version));
+            if let Some(one) = instances.last_mut() {
+                one.assignment = one.assignment.or(cached);
+            }
+            if instances.last().is_some_and(Instance::is_warm) {
+                instances.drain(..instances.len() - 1);
+            }
+        }
     }
 
     fn take(&mut self) {
@@ -358,6 +466,7 @@ impl Envoy {
 fn run(events: Vec<Event>) {
     let mut world = World::default();
     let mut envoy = Envoy::start();
+    let mut plain = [Transport::Sotw, Transport::Delta].map(Plain::of);
     for event in events {
         match event {
             Event::Cluster(service, revision) => world.services[service].cluster = revision,
@@ -370,6 +479,16 @@ fn run(events: Vec<Event>) {
                 world.render(service, group, false);
             }
             Event::Exchange(service) => world.services[service].exchanged ^= true,
+            Event::Turn => world.turn(),
+            Event::PlainSend(client) => {
+                let response = plain[client].stream.next(world.published());
+                plain[client].inbox.extend(response);
+                continue;
+            }
+            Event::PlainTake(client) => {
+                plain[client].take();
+                continue;
+            }
             Event::Renew(service, group) => world.render(service, group, true),
             Event::Hold(service, held) => world.services[service].held = held,
             Event::Forget => world.published = None,
@@ -401,6 +520,13 @@ fn run(events: Vec<Event>) {
     for _ in 0..100 {
         envoy.inbox.extend(envoy.stream.next(world.published()));
         envoy.take();
+        for client in &mut plain {
+            client.inbox.extend(client.stream.next(world.published()));
+            client.take();
+        }
+    }
+    if world.together {
+        envoy.time_out();
     }
     assert_eq!(
         envoy.stream.next(world.published()),
@@ -412,11 +538,17 @@ fn run(events: Vec<Event>) {
             assert!(!envoy.clusters.contains_key(name), "{name} is gone");
             continue;
         };
+        let due = service.plain(name).digest();
+        for client in &plain {
+            assert_eq!(client.has.get(name), Some(&due), "{name}: {client:?}");
+        }
         let [one] = &envoy.clusters[name][..] else {
             panic!("{name} is still warming: {:?}", envoy.clusters[name]);
         };
         assert!(one.is_warm(), "{name}: {one:?}");
         assert_eq!(one.cluster, resource(Cds, name, revision).digest());
+        let served = world.published.as_ref().unwrap().of_type(Eds);
+        assert_eq!(one.assignment, Some(served.resources()[name].digest()));
         let due: BTreeMap<String, Option<Entries>> = (service.groups.iter().flatten())
             .map(|collection| {
                 let entries = collection.entries().values();
@@ -435,6 +567,9 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (service.clone(), prop::option::weighted(0.9, 0u32..3)).prop_map(|(s, r)| Event::Cluster(s, r)),
         10 => (service.clone(), group.clone(), 0usize..3, endpoint).prop_map(|(s, g, e, r)| Event::Endpoint(s, g, e, r)),
         1 => service.clone().prop_map(Event::Exchange),
+        1 => Just(Event::Turn),
+        3 => (0usize..2).prop_map(Event::PlainSend),
+        2 => (0usize..2).prop_map(Event::PlainTake),
         1 => (service.clone(), group).prop_map(|(s, g)| Event::Renew(s, g)),
         1 => (service, any::<bool>()).prop_map(|(s, held)| Event::Hold(s, held)),
         1 => Just(Event::Forget),
