@@ -106,7 +106,7 @@ impl Acks {
 
     /// Whether this response, or one before it, waits for an answer.
     pub(super) fn waits_for(&self, nonce: u64) -> bool {
-        (self.outstanding.front()).is_some_and(|(first, _)| *first <= nonce)
+        (self.outstanding.front()).is_some_and(|first| first.nonce <= nonce)
     }
 
     pub(super) fn is_last(&self, nonce: &str) -> bool {

@@ -101,8 +101,8 @@ pub(super) struct Subscription {
     known: BTreeMap<Arc<str>, Known>,
     /// To be sent whatever the client has: it asked by name, or the cluster has changed.
     again: BTreeSet<Arc<str>>,
-    /// Delta: what a client had when it gave it up, by name or with the wildcard. Some of it may still have been on its way, so if the
-    /// wildcard comes back each is sent again, or said to be removed.
+    /// Delta: what a client had when it gave it up, by name or with the wildcard, and what nothing was said of since. Some of
+    /// it may still have been on its way, so if the wildcard comes back each is sent again, or said to be removed.
     dropped: BTreeSet<Arc<str>>,
     /// A request waits for a response even if that is empty.
     answer_due: bool,
@@ -327,6 +327,10 @@ impl Subscription {
                 // Only what it was told of before: a client cannot make us remember names of its invention.
                 match self.known.remove(&name) {
                     Some(_) if self.wildcard => drop(self.again.insert(name)),
+                    // Given up before, and nothing was said of it since.
+                    None if self.wildcard && self.dropped.contains(&name) => {
+                        self.again.insert(name);
+                    }
                     // The response may still be on its way, as with a wildcard that is given up.
                     Some(known) if known.is_real() => drop(self.dropped.insert(name)),
                     Some(_) | None => {}

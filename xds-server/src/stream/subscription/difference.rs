@@ -338,6 +338,7 @@ impl Subscription {
         for resource in &batch.resources {
             let name = resource.name();
             self.again.remove(name);
+            self.dropped.remove(name);
             if exists(snapshot, name) {
                 self.unsettled.remove(name);
             }
@@ -354,6 +355,7 @@ impl Subscription {
         }
         for name in &batch.removed {
             self.again.remove(name);
+            self.dropped.remove(name);
             if self.names.contains(name) {
                 self.known.insert(Arc::clone(name), Known::Absent);
             }

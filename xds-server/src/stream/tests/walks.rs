@@ -36,6 +36,21 @@ fn a_name_that_is_given_up_while_its_resource_is_on_the_way_is_removed_when_the_
     run(Transport::Delta, events);
 }
 
+#[test]
+fn a_name_that_is_asked_for_and_given_up_while_the_wildcard_comes_back_is_removed() {
+    let kind = ResourceType::Cluster;
+    let events = vec![
+        Event::Want(kind, None),
+        Event::Set(kind, 0, Some(0)),
+        Event::Send,
+        Event::Want(kind, Some([].into())),
+        Event::Set(kind, 0, None),
+        Event::Want(kind, Some([0, 1, 3].into())),
+        Event::Want(kind, None),
+    ];
+    run(Transport::Delta, events);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
