@@ -18,6 +18,7 @@ on_every_way!(
     a_million_names_end_the_stream_and_nobody_else_s,
     a_refusal_that_is_said_again_and_again_is_answered_with_silence,
     a_node_that_changes_on_the_way_changes_nothing,
+    a_node_with_a_name_without_end_is_refused_and_not_repeated,
 );
 
 /// So many names as no fleet has; a name takes 11 bytes on the wire.
@@ -78,6 +79,17 @@ async fn a_node_that_changes_on_the_way_changes_nothing(way: Way) {
         (&*rows[0].node_id, &*rows[0].node_cluster),
         ("client-1", "edge")
     );
+}
+
+async fn a_node_with_a_name_without_end_is_refused_and_not_repeated(way: Way) {
+    let server = Server::start(&[(Eds, "a", 1)]);
+    let mut client = Client::open(&server, way, Eds).await;
+    client.set_node(Some(node(&"x".repeat(100_000))));
+    client.want(Eds, &["a"]).await;
+    let why = client.end().await;
+    assert_eq!(why.code(), Code::InvalidArgument, "{why:?}");
+    assert!(why.message().starts_with("node.id has 100000 bytes"));
+    assert!(server.clients.list().is_empty());
 }
 
 /// Bytes as they are.

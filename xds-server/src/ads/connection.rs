@@ -285,7 +285,10 @@ impl Connection {
             self.stream.take_collections();
         }
         let leases = understands_leases(&node, self.stream.transport());
-        let node = NodeIdentity::new(node);
+        let node = NodeIdentity::new(node).map_err(|error| {
+            self.guest.refuse(Refused::Size, &error.to_string());
+            Status::invalid_argument(error.to_string())
+        })?;
         tracing::Span::current().record("node_id", &*node.id);
         let fleet = (node.fleet(snapshot)).ok_or_else(|| self.guest.without_fleet(&node))?;
         self.guest.admit(fleet, &node.id, &node.cluster)?;
