@@ -19,7 +19,7 @@ use super::node::NodeIdentity;
 use crate::metrics::Metrics;
 use crate::metrics::connections::Refused;
 use crate::snapshot::FleetSnapshot;
-use crate::transport::{Bucket, Ending, Peer};
+use crate::transport::{Bucket, Ending, Lines, Peer};
 use crate::trust::{Allow, NotAdmitted};
 
 /// How long a stream may be open without a request.
@@ -169,6 +169,11 @@ impl Guest {
                 Status::permission_denied("the client certificate does not admit this node")
             }
         })
+    }
+
+    /// Whether a line about it may be logged: how many were left out before; `None`: this one must be, too.
+    pub(super) fn line(&self, of: Lines) -> Option<u64> {
+        self.peer.as_ref().map_or(Some(0), |peer| peer.line(of))
     }
 
     /// Counts and logs that it is refused, and why.
