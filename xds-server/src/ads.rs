@@ -14,6 +14,7 @@ pub(crate) mod converse;
 mod guest;
 mod health;
 mod node;
+mod places;
 pub(crate) mod reflection;
 mod services;
 
@@ -39,6 +40,7 @@ use crate::metrics::Metrics;
 use crate::snapshot::{ResourceType, Snapshot};
 use crate::stream::{Received, Refusal, Stream, Transport};
 
+pub use self::places::Places;
 pub use self::services::routes;
 
 /// The largest request that is read, in bytes: 262,144 names, or versions of as many resources, fit; a client that sends
@@ -89,7 +91,7 @@ impl Ads {
         request: Request<Streaming<R>>,
         only: Option<ResourceType>,
     ) -> Result<Response<Responses>, Status> {
-        let guest = Guest::enter(request.extensions(), Arc::clone(&self.metrics))?;
+        let guest = Guest::enter(request.extensions(), Arc::clone(&self.metrics));
         let inbound = request.into_inner();
         // One slot: what does not fit is made later, out of newer state.
         let (outbound, responses) = mpsc::channel(1);

@@ -38,7 +38,7 @@ pub use self::trust_args::TrustArgs;
 use self::trust_args::{Trust, cannot_honour};
 use crate::admin::{self, Admin, Reload};
 use crate::ads::clients::Clients;
-use crate::ads::{self, Ads};
+use crate::ads::{self, Ads, Places};
 use crate::config::watch::ConfigWatcher;
 use crate::config::{self, Loaded};
 use crate::health::HealthView;
@@ -386,7 +386,7 @@ pub async fn serve_xds(
     let ads = ads.with_resource_ttl(resource_ttl);
     let routes = ads::routes(ads).await.prepare();
     // Every stream writes its responses itself; see `ads::put_in_place`.
-    let service = MapResponse::new(routes, ads::put_in_place);
+    let service = Places::new(MapResponse::new(routes, ads::put_in_place));
     transport::serve(entrance, service, stopping).await;
     Ok(())
 }

@@ -32,7 +32,7 @@ use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use self::door::Door;
+pub use self::door::{Door, Lines};
 pub use self::follow::{Found, follow};
 pub use self::peers::Place;
 pub use self::rate::Bucket;
@@ -157,6 +157,13 @@ impl Peer {
     /// Counts and logs that it is refused, and why.
     pub fn refuse(&self, reason: Refused, why: &str) {
         self.door.refuse(reason, self.address, self.identity(), why);
+    }
+
+    /// Whether there is room in the log for one more line of this kind, which it can cause at will: how many were left out
+    /// before; `None`: this one must be, too.
+    #[must_use]
+    pub fn line(&self, of: Lines) -> Option<u64> {
+        self.door.line(of)
     }
 
     /// Waits until its connection is to end, and says why; `None`: it has ended.

@@ -3,7 +3,8 @@
 //! In: a certificate that TLS has verified already, and globs. Out: an [`Identity`], and whether an [`Allow`] admits it.
 //!
 //! Globs are narrower here than in `match`: `*` and `?` stay within one part of a SPIFFE path or of a DNS name, and `**`
-//! spans parts. What admits more than was meant is worse than what admits less, and the log says what was refused.
+//! spans parts. What admits more than was meant is worse than what admits less, and the log says what was refused. So a
+//! name that is none by its standard is not read: an authority that signs it has not looked at it either.
 //!
 //! Not here: the verification (`transport`), and what a client that is not admitted is told (`ads`).
 
@@ -26,9 +27,9 @@ const MAX_NAME_BYTES: usize = 2_048;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its SPIFFE ID: the one URI name of the certificate. One with several is no SPIFFE certificate (X.509-SVID §2), and
-    /// has none.
+    /// has none; nor has one whose URI is no SPIFFE ID (SPIFFE-ID §2).
     pub spiffe_id: Option<String>,
-    /// Its DNS names, in lower case.
+    /// Its DNS names, in lower case; those that are none are left out.
     pub dns_names: Vec<String>,
     /// When the certificate ends.
     pub not_after: SystemTime,
@@ -59,15 +60,11 @@ impl Identity {
             })
             .collect();
         let spiffe_id = match uris.as_slice() {
-            [uri] if uri.starts_with(SPIFFE) && uri.len() <= MAX_NAME_BYTES => {
-                Some((*uri).to_owned())
-            }
+            [uri] if is_spiffe_id(uri) => Some((*uri).to_owned()),
             _ => None,
         };
         let dns_names = names.iter().filter_map(|name| match name {
-            GeneralName::DNSName(name) if name.len() <= MAX_NAME_BYTES => {
-                Some(name.to_ascii_lowercase())
-            }
+            GeneralName::DNSName(name) if is_dns_name(name) => Some(name.to_ascii_lowercase()),
             _ => None,
         });
         let ends = certificate.validity().not_after.timestamp();
@@ -78,6 +75,33 @@ impl Identity {
                 + Duration::from_secs(u64::try_from(ends).unwrap_or(0)),
         })
     }
+}
+
+/// Whether a URI is a SPIFFE ID: a trust domain in lower case without user or port, and parts of a path, of which none is
+/// empty or leads elsewhere (SPIFFE-ID §2.1, §2.2). `spiffe://mesh/edge/../admin` is of `spiffe://mesh/edge/**` only to
+/// those who do not look.
+fn is_spiffe_id(uri: &str) -> bool {
+    const MAX_DOMAIN: usize = 255;
+    let Some(rest) = uri.strip_prefix(SPIFFE) else {
+        return false;
+    };
+    let mut parts = rest.split('/');
+    let domain = parts.next().unwrap_or_default();
+    let mark = |byte: u8| b"-._".contains(&byte);
+    let of_domain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || mark(byte);
+    let of_path = |byte: u8| byte.is_ascii_alphanumeric() || mark(byte);
+    uri.len() <= MAX_NAME_BYTES
+        && (1..=MAX_DOMAIN).contains(&domain.len())
+        && domain.bytes().all(of_domain)
+        && parts.all(|part| !["", ".", ".."].contains(&part) && part.bytes().all(of_path))
+}
+
+/// Whether it is a DNS name, or one with `*`: labels of letters, digits, `-` and `_` (which many have). What else an authority
+/// might sign is not held against globs, in which `/` stands for a dot: `edge/prod` is not `edge.prod`.
+fn is_dns_name(name: &str) -> bool {
+    let of_label = |byte: u8| byte.is_ascii_alphanumeric() || b"-_*".contains(&byte);
+    name.len() <= MAX_NAME_BYTES
+        && (name.split('.')).all(|label| !label.is_empty() && label.bytes().all(of_label))
 }
 
 /// For the log: the names, shortened and without control characters.
@@ -291,6 +315,58 @@ mod tests {
             none.to_string(),
             "a certificate without a SPIFFE ID or DNS name"
         );
+    }
+
+    #[test]
+    fn a_name_that_is_none_by_its_standard_is_not_read() {
+        for (id, is_one) in [
+            ("spiffe://mesh/edge/a", true),
+            ("spiffe://mesh-1.example_x", true),
+            ("spiffe://mesh/edge/", false),
+            ("spiffe://mesh//a", false),
+            ("spiffe://mesh/edge/../admin", false),
+            ("spiffe://mesh/edge/./a", false),
+            ("spiffe://mesh/edge/%2e%2e", false),
+            ("spiffe://mesh/edge/a?b", false),
+            ("spiffe://mesh/edge/a#b", false),
+            ("spiffe://mesh/edge/a\0b", false),
+            ("spiffe://user@mesh/edge", false),
+            ("spiffe://mesh:443/edge", false),
+            ("spiffe://Mesh/edge", false),
+            ("SPIFFE://mesh/edge", false),
+            ("spiffe:///edge", false),
+            (&format!("spiffe://{}/a", "x".repeat(256)), false),
+            (&format!("spiffe://mesh/{}", "x".repeat(2_048)), false),
+        ] {
+            let read = Identity::read(&certificate(vec![uri(id)])).unwrap();
+            assert_eq!(read.spiffe_id.is_some(), is_one, "{id}");
+        }
+        for (name, is_one) in [
+            ("a-1_b.Example", true),
+            ("*.example", true),
+            ("edge/prod.example", false),
+            ("edge.prod.example\0.x", false),
+            (".edge.example", false),
+            ("a..example", false),
+            ("a.example.", false),
+            ("", false),
+        ] {
+            let dns = rcgen::SanType::DnsName(name.try_into().unwrap());
+            let read = Identity::read(&certificate(vec![dns])).unwrap();
+            assert_eq!(!read.dns_names.is_empty(), is_one, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_class_stays_within_a_part_too() {
+        for class in ["[!x]", "[^x]", "[+-9]", "[/]", "?"] {
+            if let Ok(glob) = spiffe_glob(&format!("spiffe://mesh/edge{class}a")) {
+                assert!(!glob.is_match("spiffe://mesh/edge/a"), "{class}");
+            }
+            if let Ok(glob) = dns_glob(&format!("edge{class}example")) {
+                assert!(!glob.is_match("edge/example"), "{class}");
+            }
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
+use vitals::transport::Limits;
+
 use crate::client::connect;
 use crate::server::Server;
 
@@ -50,6 +52,49 @@ fn health_is_serving_until_the_server_stops_and_then_watchers_end() {
         }
         server.end().await;
     });
+}
+
+#[test]
+fn watchers_and_reflections_take_places_among_a_peer_s_streams() {
+    crate::run(async {
+        let limits = Limits {
+            streams: 2,
+            ..Limits::default()
+        };
+        let server = Server::limiting(&[], limits);
+        // On one connection the third would wait in the client: HTTP/2 tells it the limit.
+        let mut other = HealthClient::new(connect(server.address).await);
+        let watch = other.watch(HealthCheckRequest::default()).await.unwrap();
+        let questions = tokio_stream::pending::<ServerReflectionRequest>();
+        let mut reflection = ServerReflectionClient::new(connect(server.address).await);
+        let reflecting = reflection.server_reflection_info(questions).await.unwrap();
+        let mut health = HealthClient::new(connect(server.address).await);
+        let refused = health.check(HealthCheckRequest::default()).await;
+        assert_eq!(refused.unwrap_err().code(), Code::ResourceExhausted);
+        drop((watch, reflecting));
+        for _ in 0..3 {
+            eventually_ok(|| {
+                let mut health = health.clone();
+                async move { health.check(HealthCheckRequest::default()).await }
+            })
+            .await;
+        }
+        server.end().await;
+    });
+}
+
+/// Asks until it is answered: what was given up is noticed a moment later.
+async fn eventually_ok<T, F: Future<Output = Result<T, Status>>>(ask: impl Fn() -> F) {
+    let asked = async {
+        while let Err(status) = ask().await {
+            assert_eq!(status.code(), Code::ResourceExhausted);
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(10);
+    tokio::time::timeout(patience, asked)
+        .await
+        .expect("an answer");
 }
 
 #[test]

@@ -208,6 +208,13 @@ pub(crate) async fn connect(address: SocketAddr) -> Channel {
     endpoint.connect().await.unwrap()
 }
 
+/// A connection on which little fits that is not read.
+pub(crate) async fn connect_narrow(address: SocketAddr) -> Channel {
+    let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
+    let endpoint = endpoint.initial_stream_window_size(65_535);
+    endpoint.connect().await.unwrap()
+}
+
 pub(crate) fn node(id: &str) -> Node {
     Node {
         id: id.into(),
@@ -340,6 +347,11 @@ impl Client {
             true => self.ask(kind, names, "").await,
             false => self.change(kind, names, &[], "").await,
         }
+    }
+
+    /// Lets some time pass without a look at what comes.
+    pub(crate) async fn silent_unread(&self) {
+        tokio::time::sleep(QUIET).await;
     }
 
     /// The end of the stream, whatever comes before.

@@ -3,13 +3,14 @@
 //! Those that ask too often, never read, vanish or hang in a handshake meet a whole server in the scenarios
 //! (`hostile_xds`, `trust_hostile`); a random walk of requests is in the stream's own tests and its fuzz target.
 
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use tokio_stream::StreamExt as _;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Code, Request, Status};
 
-use crate::client::{Client, Way, connect, node};
+use crate::client::{Client, Way, connect, connect_narrow, node};
 use crate::rules::eventually;
 use crate::server::Server;
 use crate::{Cds, Eds, on_every_way, run};
@@ -18,6 +19,8 @@ on_every_way!(
     a_million_names_end_the_stream_and_nobody_else_s,
     a_refusal_that_is_said_again_and_again_is_answered_with_silence,
     a_node_that_changes_on_the_way_changes_nothing,
+    a_node_with_a_name_without_end_is_refused_and_not_repeated,
+    a_client_that_was_refused_and_does_not_read_is_none_any_more,
 );
 
 /// So many names as no fleet has; a name takes 11 bytes on the wire.
@@ -78,6 +81,61 @@ async fn a_node_that_changes_on_the_way_changes_nothing(way: Way) {
         (&*rows[0].node_id, &*rows[0].node_cluster),
         ("client-1", "edge")
     );
+}
+
+async fn a_node_with_a_name_without_end_is_refused_and_not_repeated(way: Way) {
+    let server = Server::start(&[(Eds, "a", 1)]);
+    let mut client = Client::open(&server, way, Eds).await;
+    client.set_node(Some(node(&"x".repeat(100_000))));
+    client.want(Eds, &["a"]).await;
+    let why = client.end().await;
+    assert_eq!(why.code(), Code::InvalidArgument, "{why:?}");
+    assert!(why.message().starts_with("node.id has 100000 bytes"));
+    assert!(server.clients.list().is_empty());
+}
+
+async fn a_client_that_was_refused_and_does_not_read_is_none_any_more(way: Way) {
+    let names: Vec<String> = (0..3_000).map(|n| format!("cluster-{n:05}")).collect();
+    let state = |revision| -> Vec<_> {
+        let names = names.iter().map(String::as_str);
+        names.map(|name| (Cds, name, revision)).collect()
+    };
+    let server = Server::start(&state(1));
+    let channel = connect_narrow(server.address).await;
+    let mut client = Client::on(channel, way, Cds).await;
+    client.want(Cds, &[]).await;
+    eventually("it is sent something", || {
+        let rows = server.clients.list();
+        rows.first()
+            .and_then(|row| row.of_type(Cds)?.sent_version.clone())
+            .is_some()
+    })
+    .await;
+    // Nothing is read, so what comes next waits for room: first responses, then the status.
+    for revision in 2..5 {
+        server.publish(&state(revision));
+        client.silent_unread().await;
+    }
+    assert_eq!(server.clients.list().len(), 1);
+    // A request that ends the stream, whichever service it is on: no type, or another one's.
+    let type_url = match way {
+        Way::SotwAds | Way::DeltaAds => String::new(),
+        Way::SotwOwn | Way::DeltaOwn => Eds.type_url().into(),
+    };
+    if way.is_sotw() {
+        let request = DiscoveryRequest {
+            type_url,
+            ..DiscoveryRequest::default()
+        };
+        client.send_sotw(request).await;
+    } else {
+        let request = DeltaDiscoveryRequest {
+            type_url,
+            ..DeltaDiscoveryRequest::default()
+        };
+        client.send_delta(request).await;
+    }
+    eventually("its row is gone", || server.clients.list().is_empty()).await;
 }
 
 /// Bytes as they are.

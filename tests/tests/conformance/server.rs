@@ -47,17 +47,24 @@ impl Server {
 
     /// A server with `--resource-ttl`.
     pub(crate) fn leasing(state: State<'_>, ttl: Duration) -> Self {
-        let server = Self::spawn(Some(ttl));
+        let server = Self::spawn(Some(ttl), Limits::default());
         server.publish(state);
         server
     }
 
     /// A server that has nothing to serve yet.
     pub(crate) fn unsynced() -> Self {
-        Self::spawn(None)
+        Self::spawn(None, Limits::default())
     }
 
-    fn spawn(ttl: Option<Duration>) -> Self {
+    /// A server that lets peers have so much.
+    pub(crate) fn limiting(state: State<'_>, limits: Limits) -> Self {
+        let server = Self::spawn(None, limits);
+        server.publish(state);
+        server
+    }
+
+    fn spawn(ttl: Option<Duration>, limits: Limits) -> Self {
         let listener = bind("the test", "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (snapshots, snapshots_out) = watch::channel(Arc::new(Snapshot::default()));
@@ -73,7 +80,7 @@ impl Server {
                 listener,
                 http: Listening::Http2,
                 tls: None,
-                door: Door::new("xds", Limits::default(), Arc::clone(&metrics)),
+                door: Door::new("xds", limits, Arc::clone(&metrics)),
             };
             let served = serve_xds(entrance, snapshots_out, table, metrics, stopping, ttl);
             served.await.unwrap();

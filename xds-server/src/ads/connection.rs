@@ -30,6 +30,7 @@ use crate::metrics::connections::Refused;
 use crate::metrics::{Metrics, StreamGuard};
 use crate::snapshot::{ResourceType, Snapshot};
 use crate::stream::{Lease, Received, Refusal, Stream, Transport};
+use crate::transport::Lines;
 
 /// Heartbeats within a TTL: two may be lost.
 const BEATS_PER_TTL: u32 = 3;
@@ -57,6 +58,8 @@ pub(super) struct Connection {
     resource_ttl: Option<Duration>,
     /// Ticks when heartbeats are due; `None` where there are no leases.
     heartbeat: Option<Interval>,
+    /// Whether the log says that it has come.
+    is_logged: bool,
     /// Why it ends, for the log.
     why: Cow<'static, str>,
 }
@@ -98,6 +101,7 @@ impl Connection {
             metrics: Arc::clone(metrics),
             resource_ttl,
             heartbeat: None,
+            is_logged: false,
             // What is true when nobody says otherwise: its task is dropped with the runtime.
             why: "the server has stopped".into(),
         }
@@ -117,7 +121,9 @@ impl Connection {
             Ok(why) => self.why = why.into(),
             Err(status) => {
                 self.why = status.message().to_owned().into();
-                // The client may be gone already; then there is nobody to tell.
+                // It is no client any more, however long it takes to read that: no row, and nothing waits for it.
+                drop(self);
+                // It may be gone already; then there is nobody to tell.
                 drop(outbound.send(Box::new(Err(status))).await);
             }
         }
@@ -219,19 +225,24 @@ impl Connection {
         let withheld = self.stream.waits_for_answers();
         let (kind, heard) = match request.feed(&mut self.stream) {
             Ok(Received::UnknownType(type_url)) => {
-                let shown: String = type_url.chars().take(200).collect();
-                tracing::warn!(
-                    type_url = shown,
-                    "the client asks for a type that is not served; it gets no answer"
-                );
+                if let Some(left_out) = self.guest.line(Lines::Complaints) {
+                    let shown: String = type_url.chars().take(200).collect();
+                    tracing::warn!(
+                        type_url = shown,
+                        left_out,
+                        "the client asks for a type that is not served; it gets no answer"
+                    );
+                }
                 return Ok(Heard::Answer);
             }
             Ok(Received::Nack(kind, nack)) => {
                 self.metrics.nack(kind);
-                tracing::warn!(
-                    r#type = kind.as_str(), version = %nack.version, resources = ?nack.resources, detail = nack.message,
-                    "the client refuses what it was sent"
-                );
+                if let Some(left_out) = self.guest.line(Lines::Complaints) {
+                    tracing::warn!(
+                        r#type = kind.as_str(), version = %nack.version, resources = ?nack.resources, detail = nack.message,
+                        left_out, "the client refuses what it was sent"
+                    );
+                }
                 (kind, Heard::Question)
             }
             Ok(Received::Stale(kind)) => {
@@ -285,11 +296,17 @@ impl Connection {
             self.stream.take_collections();
         }
         let leases = understands_leases(&node, self.stream.transport());
-        let node = NodeIdentity::new(node);
+        let node = NodeIdentity::new(node).map_err(|error| {
+            self.guest.refuse(Refused::Size, &error.to_string());
+            Status::invalid_argument(error.to_string())
+        })?;
         tracing::Span::current().record("node_id", &*node.id);
         let fleet = (node.fleet(snapshot)).ok_or_else(|| self.guest.without_fleet(&node))?;
         self.guest.admit(fleet, &node.id, &node.cluster)?;
-        tracing::info!(fleet = %fleet.name(), node_cluster = node.cluster, user_agent, "client connected");
+        if let Some(left_out) = self.guest.line(Lines::Comings) {
+            self.is_logged = true;
+            tracing::info!(fleet = %fleet.name(), node_cluster = node.cluster, user_agent, left_out, "client connected");
+        }
         self.client
             .set_node(&node.id, &node.cluster, fleet.name(), user_agent);
         self.node = Some(node);
@@ -338,7 +355,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if self.node.is_some() {
+        if self.is_logged {
             tracing::info!(why = &*self.why, "client disconnected");
         }
     }

@@ -1,4 +1,5 @@
-//! Who makes a stream, and what it may: admission by certificate, a place among the peer's streams, a rate of requests.
+//! Who makes a stream, and what it may: admission by certificate, a rate of requests. (It has its place among the peer's
+//! streams already: `places`.)
 //!
 //! In: the [`Peer`] that the listener has put into the request, the fleet that its node belongs to. Out: go on, wait, or the status that
 //! ends the stream. A client that is refused is told so in a word; who it was and why it was refused stands in the log.
@@ -18,7 +19,7 @@ use super::node::NodeIdentity;
 use crate::metrics::Metrics;
 use crate::metrics::connections::Refused;
 use crate::snapshot::FleetSnapshot;
-use crate::transport::{Bucket, Ending, Peer, Place};
+use crate::transport::{Bucket, Ending, Lines, Peer};
 use crate::trust::{Allow, NotAdmitted};
 
 /// How long a stream may be open without a request.
@@ -35,7 +36,6 @@ const BURST_SECONDS: u32 = 10;
 pub(super) struct Guest {
     /// `None` behind a listener that is not `transport`'s: then there are no limits, and no certificate.
     peer: Option<Peer>,
-    _place: Option<Place>,
     requests: Option<Bucket>,
     /// It asked too much; until then it is not read.
     waits_until: Option<Instant>,
@@ -46,27 +46,21 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Takes a place for a stream.
-    pub(super) fn enter(request: &Extensions, metrics: Arc<Metrics>) -> Result<Self, Status> {
+    /// Who makes a request.
+    pub(super) fn enter(request: &Extensions, metrics: Arc<Metrics>) -> Self {
         let peer = request.get::<Peer>().cloned();
-        let place = peer
-            .as_ref()
-            .map(Peer::open_stream)
-            .transpose()
-            .map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let requests = peer.as_ref().map(|peer| {
             let rate = peer.limits().requests_per_second;
             Bucket::new(rate, rate.saturating_mul(BURST_SECONDS), clock::now())
         });
-        Ok(Self {
+        Self {
             peer,
-            _place: place,
             requests,
             waits_until: None,
             opened_at: Instant::now(),
             admitted: None,
             metrics,
-        })
+        }
     }
 
     /// Where it connects from.
@@ -177,6 +171,11 @@ impl Guest {
         })
     }
 
+    /// Whether a line about it may be logged: how many were left out before; `None`: this one must be, too.
+    pub(super) fn line(&self, of: Lines) -> Option<u64> {
+        self.peer.as_ref().map_or(Some(0), |peer| peer.line(of))
+    }
+
     /// Counts and logs that it is refused, and why.
     pub(super) fn refuse(&self, reason: Refused, why: &str) {
         match &self.peer {
@@ -204,7 +203,7 @@ mod tests {
 
     #[test]
     fn without_a_certificate_a_fleet_with_allow_is_told_to_nobody() {
-        let mut guest = Guest::enter(&Extensions::new(), Metrics::new()).unwrap();
+        let mut guest = Guest::enter(&Extensions::new(), Metrics::new());
         assert!(guest.admit(&fleet(None), "a", "b").is_ok());
         let allow = Allow::new(Vec::new(), vec![dns_glob("**").unwrap()]);
         let refused = guest.admit(&fleet(Some(Arc::new(allow))), "a", "b");
@@ -215,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_was_admitted_is_asked_again_when_allow_is_another() {
-        let mut guest = Guest::enter(&Extensions::new(), Metrics::new()).unwrap();
+        let mut guest = Guest::enter(&Extensions::new(), Metrics::new());
         let allow = Arc::new(Allow::default());
         guest.admitted = Some(Arc::clone(&allow));
         assert!(guest.admit(&fleet(Some(allow)), "a", "b").is_ok());

@@ -1,7 +1,7 @@
-//! A listener's door: its limits, the places of its peers, and the book of those who were refused.
+//! A listener's door: its limits, the places of its peers, and the books of what is logged of them.
 //!
 //! In: who comes. Out: places; a count of each refusal, and a line in the log of as many as somebody can read: a peer that
-//! tries a thousand times a second must not fill the disk.
+//! tries a thousand times a second must not fill the disk, neither by being refused nor by what it may do.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +18,20 @@ use crate::trust::Identity;
 /// Lines a second in the long run, and at once.
 const LINES: (u32, u32) = (10, 100);
 
+/// The same for clients that come and go: a fleet that comes back at once is written down whole.
+const COMINGS: (u32, u32) = (100, 20_000);
+
+/// Of what peers can have as many lines written into the log as they like. None takes the place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// They were refused.
+    Refusals,
+    /// They were let in, and refuse what they are sent, or ask for what there is not.
+    Complaints,
+    /// They were let in. (That they have gone is written down of those alone of whom this was.)
+    Comings,
+}
+
 /// A listener's door.
 #[derive(Debug)]
 pub struct Door {
@@ -27,13 +41,24 @@ pub struct Door {
     pub(super) handshakes: Arc<Handshakes>,
     metrics: Arc<Metrics>,
     // A std mutex: held for moments, never over an await.
-    book: Mutex<Book>,
+    refusals: Mutex<Book>,
+    complaints: Mutex<Book>,
+    comings: Mutex<Book>,
 }
 
 #[derive(Debug)]
 struct Book {
     lines: Bucket,
     left_out: u64,
+}
+
+impl Book {
+    fn of((per_second, burst): (u32, u32)) -> Mutex<Self> {
+        Mutex::new(Self {
+            lines: Bucket::new(per_second, burst, clock::now()),
+            left_out: 0,
+        })
+    }
 }
 
 impl Door {
@@ -46,10 +71,9 @@ impl Door {
             peers: Peers::new(limits.connections, limits.streams),
             handshakes: Handshakes::new(MAX_HANDSHAKES),
             metrics,
-            book: Mutex::new(Book {
-                lines: Bucket::new(LINES.0, LINES.1, clock::now()),
-                left_out: 0,
-            }),
+            refusals: Book::of(LINES),
+            complaints: Book::of(LINES),
+            comings: Book::of(COMINGS),
         })
     }
 
@@ -89,7 +113,9 @@ impl Door {
         why: &str,
     ) {
         self.metrics.connections().refused(self.listener, reason);
-        let Some(left_out) = self.line() else { return };
+        let Some(left_out) = self.line(Lines::Refusals) else {
+            return;
+        };
         let identity = identity.map_or_else(|| "none".into(), ToString::to_string);
         tracing::warn!(
             listener = self.listener, %peer, certificate = identity, reason = reason.as_str(), left_out,
@@ -98,8 +124,14 @@ impl Door {
     }
 
     /// How many lines were left out before this one; `None`: it is left out too.
-    fn line(&self) -> Option<u64> {
-        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+    #[must_use]
+    pub fn line(&self, of: Lines) -> Option<u64> {
+        let book = match of {
+            Lines::Refusals => &self.refusals,
+            Lines::Complaints => &self.complaints,
+            Lines::Comings => &self.comings,
+        };
+        let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
         match book.lines.take(clock::now()) {
             Ok(()) => Some(std::mem::take(&mut book.left_out)),
             Err(_wait) => {
@@ -121,5 +153,24 @@ pub(super) struct OpenConnection {
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.metrics.connections().opened(self.listener, -1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_peers_can_have_logged_is_bounded_and_none_of_it_crowds_out_another() {
+        let door = Door::new("xds", Limits::default(), Metrics::new());
+        let written = |of| (0..1_000).filter(|_| door.line(of).is_some()).count();
+        for of in [Lines::Refusals, Lines::Complaints] {
+            // A few more may come in while this runs.
+            let lines = written(of);
+            assert!((100..200).contains(&lines), "{of:?}: {lines}");
+        }
+        assert_eq!(written(Lines::Comings), 1_000, "a fleet that comes back");
+        let comings = (0..50).map(|_| written(Lines::Comings)).sum::<usize>();
+        assert!(comings < 25_000, "{comings}");
     }
 }
