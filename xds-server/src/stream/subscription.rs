@@ -291,7 +291,7 @@ impl Subscription {
                 }
                 self.wildcard = true;
                 self.answer_due = true;
-                self.again.append(&mut self.dropped);
+                self.again.extend(self.dropped.iter().cloned());
                 continue;
             }
             let name: Arc<str> = name.into();
