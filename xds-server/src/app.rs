@@ -58,6 +58,9 @@ pub const EXIT_UNAVAILABLE: u8 = 69;
 /// How long streams and admin connections may take to end, of the five seconds that a stop may take in all.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// With fewer files than this, connections and probes can be in each other's way.
+const FEW_DESCRIPTORS: u64 = 4096;
+
 /// Connections that may wait to be accepted, as far as the system allows (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
 
@@ -137,6 +140,14 @@ async fn run(args: ServeArgs, loaded: Loaded, trust: Trust) -> anyhow::Result<()
     let remembered = records.endpoints.len();
     let descriptors =
         engine::raise_descriptor_limit().context("cannot raise the limit of open files")?;
+    if descriptors < FEW_DESCRIPTORS {
+        tracing::warn!(
+            descriptors,
+            "the system lets this process open few files (RLIMIT_NOFILE, or LimitNOFILE of a unit): a peer may have half as many \
+             connections, and where none is left endpoints cannot be probed; raise it to {FEW_DESCRIPTORS} or more"
+        );
+    }
+    let trust = trust.within(descriptors);
     let metrics = Metrics::new();
     let engine = engine_config(descriptors, args.source_address)?;
     let (probes, reports) = Engine::start(engine, Arc::clone(&metrics) as _)

@@ -71,6 +71,8 @@ pub struct Limits {
     pub connections: usize,
     /// xDS streams of one peer.
     pub streams: usize,
+    /// TLS handshakes that have not ended, of all peers; the oldest makes room.
+    pub handshakes: usize,
     /// Requests a second of one xDS stream in the long run; it may burst to ten times as many.
     pub requests_per_second: u32,
     /// After so long a connection is asked to end, give or take a tenth.
@@ -79,11 +81,30 @@ pub struct Limits {
     pub keepalive: Duration,
 }
 
+impl Limits {
+    /// The same where a process may have so many files open: one peer must not take those that probes and other clients
+    /// need.
+    #[must_use]
+    pub fn within(self, descriptors: u64) -> Self {
+        let share = |part: u64| {
+            usize::try_from(descriptors / part)
+                .unwrap_or(usize::MAX)
+                .max(1)
+        };
+        Self {
+            connections: self.connections.min(share(2)),
+            handshakes: self.handshakes.min(share(8)),
+            ..self
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 8_192,
             streams: 16_384,
+            handshakes: MAX_HANDSHAKES,
             requests_per_second: 500,
             max_age: None,
             keepalive: Duration::from_secs(20),
@@ -178,4 +199,18 @@ impl Peer {
 #[error("this peer has {most} streams already, as many as it may")]
 pub struct TooManyStreams {
     most: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_few_files_may_be_open_a_peer_gets_a_share() {
+        let few = Limits::default().within(300);
+        assert_eq!((few.connections, few.handshakes), (150, 37));
+        let many = Limits::default().within(1 << 20);
+        assert_eq!((many.connections, many.handshakes), (8_192, MAX_HANDSHAKES));
+        assert_eq!(Limits::default().within(0).handshakes, 1);
+    }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::config::parse_duration;
 use crate::model::Model;
-use crate::transport::{Limits, Tls, TlsFiles, Token};
+use crate::transport::{Limits, MAX_HANDSHAKES, Tls, TlsFiles, Token};
 
 /// Flags about who may connect, and how much.
 #[derive(Debug, Args)]
@@ -94,6 +94,18 @@ pub(super) struct Trust {
     pub(super) warnings: Vec<String>,
 }
 
+impl Trust {
+    /// The same where the process may have so many files open.
+    pub(super) fn within(self, descriptors: u64) -> Self {
+        Self {
+            xds_limits: self.xds_limits.within(descriptors),
+            // Few ask there.
+            admin_limits: self.admin_limits.within(descriptors / 4),
+            ..self
+        }
+    }
+}
+
 /// The flag, as errors name it.
 pub(super) const TOKEN_FLAG: &str = "--admin-token-file";
 
@@ -153,6 +165,7 @@ impl TrustArgs {
             connections: count(self.max_connections_per_peer),
             streams: count(self.max_streams_per_peer),
             requests_per_second: self.max_requests_per_second,
+            handshakes: MAX_HANDSHAKES,
             max_age: self.max_connection_age,
             keepalive: self.keepalive,
         };

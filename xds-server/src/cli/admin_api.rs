@@ -109,17 +109,27 @@ impl AdminApi {
         })
     }
 
-    /// GET of a path.
+    /// The same with what the files hold now; as it was if that is not what it should be.
+    pub(super) fn renewed(self, args: &AdminArgs) -> Self {
+        Self::prepare(args).unwrap_or(self)
+    }
+
+    /// GET of a path; what goes wrong is told to the user.
     pub(super) fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, ExitCode> {
+        self.try_fetch(path).map_err(|problem| {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        })
+    }
+
+    /// GET of a path.
+    pub(super) fn try_fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         let url = format!("{}{path}", self.base);
         self.ask(&url)
             .and_then(|body| {
                 serde_json::from_str(&body).map_err(|error| hint(&error.to_string(), ADDRESS))
             })
-            .map_err(|problem| {
-                eprintln!("{url}: {problem}");
-                ExitCode::FAILURE
-            })
+            .map_err(|problem| format!("{url}: {problem}"))
     }
 
     fn ask(&self, url: &str) -> Result<String, String> {

@@ -91,7 +91,10 @@ fn show(args: &StatusArgs) -> Result<String, ExitCode> {
             eprintln!("{unknown}");
             return Err(EXIT_USAGE.into());
         }
-        let clients = clients::fetch_of_fleet(&api, args)?;
+        let clients = clients::fetch_of_fleet(&api, args).map_err(|problem| {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        })?;
         return match args.output {
             Output::Table => Ok(clients::table(&clients)),
             Output::Json => json(&clients),

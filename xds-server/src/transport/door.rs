@@ -10,7 +10,7 @@ use vitals_prober::clock;
 
 use super::peers::{Peers, Place};
 use super::rate::Bucket;
-use super::{Limits, MAX_HANDSHAKES, handshakes::Handshakes};
+use super::{Limits, handshakes::Handshakes};
 use crate::metrics::Metrics;
 use crate::metrics::connections::Refused;
 use crate::trust::Identity;
@@ -69,7 +69,7 @@ impl Door {
             listener,
             limits,
             peers: Peers::new(limits.connections, limits.streams),
-            handshakes: Handshakes::new(MAX_HANDSHAKES),
+            handshakes: Handshakes::new(limits.handshakes),
             metrics,
             refusals: Book::of(LINES),
             complaints: Book::of(LINES),

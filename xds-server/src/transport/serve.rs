@@ -7,7 +7,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
@@ -32,6 +32,9 @@ use crate::trust::Identity;
 
 /// After a failed accept (no descriptor is left, mostly) so long is waited.
 const BREATH: Duration = Duration::from_millis(100);
+
+/// While accepting fails, so often that is said.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// What HTTP/2 keeps of a response for a client that does not read, per stream, in bytes.
 const SEND_BUFFER: usize = 128 << 10;
@@ -66,6 +69,7 @@ where
     let mut connections = JoinSet::new();
     let stop = stopping.clone();
     let builder = builder(http, &door);
+    let mut accepting = Accepting::default();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -78,7 +82,9 @@ where
             Ok(accepted) => accepted,
             Err(error) if of_one_connection(&error) => continue,
             Err(error) => {
-                tracing::error!(%error, "cannot accept connections");
+                if accepting.fails(clock::now()) {
+                    tracing::error!(%error, "cannot accept connections (said every ten seconds while that lasts)");
+                }
                 sleep(BREATH).await;
                 continue;
             }
@@ -106,6 +112,24 @@ where
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+}
+
+/// When it was last said that nothing can be accepted.
+#[derive(Debug, Default)]
+struct Accepting {
+    said: Option<Instant>,
+}
+
+impl Accepting {
+    /// Takes a failure in. Says whether it is worth a line.
+    fn fails(&mut self, now: Instant) -> bool {
+        let quiet = |said: Instant| now.saturating_duration_since(said) < AGAIN;
+        let worth_a_line = !self.said.is_some_and(quiet);
+        if worth_a_line {
+            self.said = Some(now);
+        }
+        worth_a_line
+    }
 }
 
 /// Errors of a connection that ended before it was accepted.
@@ -354,6 +378,14 @@ mod tests {
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn that_nothing_can_be_accepted_is_said_every_ten_seconds() {
+        let start = clock::now();
+        let mut accepting = Accepting::default();
+        let said = (0..250).filter(|n| accepting.fails(start + BREATH * *n));
+        assert_eq!(said.collect::<Vec<u32>>(), [0, 100, 200]);
+    }
 
     #[test]
     fn an_age_is_a_tenth_more_or_less() {

@@ -34,8 +34,8 @@ pub(super) fn must_have(api: &AdminApi, fleet: &str) -> Result<Result<(), String
 }
 
 /// The clients of `--fleet`, or all.
-pub(super) fn fetch_of_fleet(api: &AdminApi, args: &StatusArgs) -> Result<Vec<Client>, ExitCode> {
-    let mut clients: Vec<Client> = api.fetch("/v1/clients")?;
+pub(super) fn fetch_of_fleet(api: &AdminApi, args: &StatusArgs) -> Result<Vec<Client>, String> {
+    let mut clients: Vec<Client> = api.try_fetch("/v1/clients")?;
     if let Some(fleet) = &args.wait.fleet {
         clients.retain(|client| client.fleet.as_ref() == Some(fleet));
     }
@@ -119,13 +119,20 @@ fn subscribed(of_type: &ClientType) -> String {
         .subscribed
         .iter()
         .take(NAMES)
-        .map(String::as_str)
+        .map(|name| in_short(name))
         .collect();
     match of_type.subscribed_count.saturating_sub(shown.len()) {
         0 if shown.is_empty() => "-".into(),
         0 => shown.join(","),
         more => format!("{} +{more}", shown.join(",")),
     }
+}
+
+/// Of a collection (LEDS) what tells it from others: service, group, place.
+fn in_short(name: &str) -> &str {
+    name.strip_prefix("xdstp://")
+        .and_then(|name| name.splitn(4, '/').nth(3))
+        .unwrap_or(name)
 }
 
 fn version(version: Option<&str>) -> String {
@@ -135,6 +142,14 @@ fn version(version: Option<&str>) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_collection_what_tells_it_from_others_is_shown() {
+        let glob = "xdstp://vitals/envoy.config.endpoint.v3.LbEndpoint/abcdef.1/shop/dc1/r.z/*";
+        assert_eq!(in_short(glob), "shop/dc1/r.z/*");
+        assert_eq!(in_short("shop"), "shop");
+        assert_eq!(in_short("xdstp://odd"), "xdstp://odd");
+    }
     use crate::admin::clients::Nack;
 
     pub(in super::super) fn client(node: &str, acked: bool, of_type: ClientType) -> Client {

@@ -6,7 +6,7 @@
 //! | code | |
 //! |---|---|
 //! | 0 | everybody has acknowledged the present state |
-//! | 1 | the server cannot be reached |
+//! | 1 | the server cannot be reached, or no longer for five seconds |
 //! | 2 | the time is up; who is missing stands on stderr |
 //! | 3 | a client refuses what it was sent, or the server refuses its changed configuration: waiting would not help |
 //! | 64 | bad arguments, also a `--fleet` that the server does not have |
@@ -16,7 +16,7 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use vitals_prober::clock;
@@ -36,6 +36,9 @@ const EXIT_REFUSED: u8 = 3;
 
 /// How often is asked.
 const PERIOD: Duration = Duration::from_millis(100);
+
+/// A server that was there may be away for so long: while it is started again, or does not know the file's new token yet.
+const AWAY: Duration = Duration::from_secs(5);
 
 /// So many of those that are missing are named.
 const NAMED: usize = 20;
@@ -83,22 +86,28 @@ enum Standing {
 
 pub(super) async fn run(args: &StatusArgs) -> ExitCode {
     let wait = &args.wait;
-    let api = match AdminApi::new(&args.admin) {
+    let mut api = match AdminApi::new(&args.admin) {
         Ok(api) => api,
         Err(code) => return code,
     };
     let start = clock::now();
+    let mut heard_at = None;
     let mut period = tokio::time::interval(PERIOD);
     loop {
         period.tick().await;
-        let ready: Ready = match api.fetch("/readyz") {
-            Ok(ready) => ready,
-            Err(code) => return code,
+        let (ready, clients) = match look(&api, args) {
+            Ok(seen) => seen,
+            // It was there a moment ago: it is started again, or its token has changed and the file will have it.
+            Err(_) if heard_at.is_some_and(|at| recently(at, clock::now())) => {
+                api = api.renewed(&args.admin);
+                continue;
+            }
+            Err(problem) => {
+                eprintln!("{problem}");
+                return ExitCode::FAILURE;
+            }
         };
-        let clients = match clients::fetch_of_fleet(&api, args) {
-            Ok(clients) => clients,
-            Err(code) => return code,
-        };
+        heard_at = Some(clock::now());
         let waited = clock::now().saturating_duration_since(start);
         let standing = standing(&ready, &clients, wait.min_clients);
         let settled = waited >= wait.settle;
@@ -128,6 +137,15 @@ pub(super) async fn run(args: &StatusArgs) -> ExitCode {
             Standing::Acked(_) | Standing::Refused(_) | Standing::Waiting(_) => {}
         }
     }
+}
+
+fn look(api: &AdminApi, args: &StatusArgs) -> Result<(Ready, Vec<Client>), String> {
+    let ready = api.try_fetch("/readyz")?;
+    Ok((ready, clients::fetch_of_fleet(api, args)?))
+}
+
+fn recently(heard_at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(heard_at) < AWAY
 }
 
 fn tell(lines: &[String]) {
@@ -189,6 +207,13 @@ mod tests {
             reload: "ok".into(),
             errors: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_server_that_was_there_is_given_five_seconds() {
+        let now = clock::now();
+        assert!(recently(now, now + AWAY / 2));
+        assert!(!recently(now, now + AWAY));
     }
 
     #[test]
