@@ -337,6 +337,8 @@ impl Stream {
         {
             return None;
         }
+        // Before the plain form of load assignments is asked for: to make it costs.
+        self.slot(kind).as_ref()?;
         let of_type = fleet.of_type_for(kind, self.takes_collections);
         if kind == ResourceType::ClusterLoadAssignment {
             self.doubt_assignments(fleet);
@@ -360,6 +362,7 @@ impl Stream {
 
     fn removals(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
         let (transport, nonce) = (self.transport, self.last_nonce + 1);
+        self.slot(kind).as_ref()?;
         let of_type = fleet.of_type_for(kind, self.takes_collections);
         let batch = self
             .slot(kind)

@@ -9,6 +9,9 @@
 
 use std::sync::Arc;
 
+/// Behind a scheme.
+const SCHEME_END: &str = "://";
+
 /// The most names that one refusal is said to be about.
 const MAX_BLAMED: usize = 16;
 
@@ -21,7 +24,16 @@ pub(super) fn blamed(message: &str, sent: impl Fn(&str) -> Option<Arc<str>>) -> 
     while let Some(start) = rest.find(is_name) {
         let (between, word) = rest.split_at(start);
         before = between.chars().next_back().or(before);
-        let end = word.find(|c| !is_name(c)).unwrap_or(word.len());
+        let end_from = |from: usize| {
+            let (_, rest) = word.split_at(from);
+            from + rest.find(|c| !is_name(c)).unwrap_or(rest.len())
+        };
+        let end = end_from(0);
+        // The name of an endpoint that stands apart begins with a scheme.
+        let end = match word.split_at(end).1.starts_with(SCHEME_END) {
+            true => end_from(end + SCHEME_END.len()),
+            false => end,
+        };
         let (word, after) = word.split_at(end);
         let follows = after.chars().next();
         let in_quotes = matches!(
@@ -65,6 +77,16 @@ mod tests {
         let text = "Error adding/updating listener(s) http: cannot bind '127.0.0.1:80': Address already in use\n\
                     cart: another\n";
         assert_eq!(names(text), ["http", "cart"]);
+    }
+
+    #[test]
+    fn a_name_with_a_scheme_is_one() {
+        let name = "xdstp://vitals/envoy.config.endpoint.v3.LbEndpoint/a.1/shop/dc1/192.0.2.1-80";
+        let of = |word: &str| (word == name).then(|| Arc::from(name));
+        let text = format!("Error adding/updating {name}: no such thing; see https://example/x");
+        assert_eq!(blamed(&text, of).len(), 1);
+        assert_eq!(blamed(&format!("bad '{name}'"), of).len(), 1);
+        assert_eq!(blamed("a://", of).len(), 0);
     }
 
     #[test]

@@ -53,6 +53,7 @@ impl Stream {
     pub(super) fn heartbeats(&mut self, fleet: &FleetSnapshot) -> Option<Response> {
         let ttl = self.ttl?;
         ResourceType::ALL.into_iter().find_map(|kind| {
+            self.slot(kind).as_ref()?;
             let of_type = fleet.of_type_for(kind, self.takes_collections);
             let subscription = self.slot(kind).as_mut()?;
             let resources = subscription.renewals(of_type)?;
