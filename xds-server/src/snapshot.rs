@@ -10,18 +10,17 @@
 pub mod collections;
 mod fleet;
 pub mod log;
+mod resource;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
-use prost::{Message, Name as ProtoName};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::xxh3_128;
 
 pub use self::fleet::{DanglingReference, FleetSnapshot};
 use self::log::ChangeLog;
+pub use self::resource::Resource;
 use crate::model::Name;
 
 /// The types that Vitals serves. Their order is the order of pushing: a resource that is referred to comes before what
@@ -108,176 +107,6 @@ impl ResourceType {
     }
 }
 
-/// One resource, encoded.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Resource {
-    kind: ResourceType,
-    name: Arc<str>,
-    digest: u64,
-    version: Arc<str>,
-    /// Field 2 of a `DeltaDiscoveryResponse`.
-    delta_entry: Bytes,
-    /// Field 2 of a `DiscoveryResponse`; a part of the same memory.
-    sotw_entry: Bytes,
-    /// Its value; a part of the same memory.
-    any: Bytes,
-    references: Vec<(ResourceType, Arc<str>)>,
-}
-
-impl Resource {
-    /// Encodes a message. `references` are the resources without which this one is of no use to a client.
-    ///
-    /// The encoding must be deterministic: a message may hold a protobuf map of at most one entry, because the order of
-    /// a larger one is not fixed.
-    #[must_use]
-    pub fn new<M: Message + ProtoName>(
-        kind: ResourceType,
-        name: Arc<str>,
-        message: &M,
-        references: Vec<(ResourceType, Arc<str>)>,
-    ) -> Self {
-        debug_assert_eq!(
-            M::type_url().rsplit('/').next(),
-            kind.type_url().rsplit('/').next()
-        );
-        Self::encoded(kind, name, message.encode_to_vec(), references)
-    }
-
-    /// Takes a message of the type of `kind` that is encoded already, under the same conditions as [`Resource::new`].
-    #[must_use]
-    pub fn encoded(
-        kind: ResourceType,
-        name: Arc<str>,
-        message: Vec<u8>,
-        references: Vec<(ResourceType, Arc<str>)>,
-    ) -> Self {
-        // google.protobuf.Any, whose bytes the version is a hash of.
-        let url = kind.type_url();
-        let any_len = field_len(url.len()) + optional_len(message.len());
-        let mut any = Vec::with_capacity(any_len);
-        put(1, url.as_bytes(), &mut any);
-        if !message.is_empty() {
-            put(2, &message, &mut any);
-        }
-        drop(message);
-        Self::of_any(kind, name, &any, references)
-    }
-
-    /// The same resource under another name.
-    #[must_use]
-    pub fn renamed(&self, name: Arc<str>) -> Self {
-        Self::of_any(self.kind, name, &self.any, self.references.clone())
-    }
-
-    fn of_any(
-        kind: ResourceType,
-        name: Arc<str>,
-        any: &[u8],
-        references: Vec<(ResourceType, Arc<str>)>,
-    ) -> Self {
-        let any_len = any.len();
-        let digest = xxh3_64(any);
-        let mut version = format!("{digest:016x}");
-        if kind == ResourceType::LbEndpoint {
-            // With every flip it goes to every stream, and nobody says it back (`stream::collections`).
-            version.truncate(6);
-        }
-        // envoy.service.discovery.v3.Resource { version, resource, name }, as an element of `resources`. In both kinds of
-        // response that is field 2, and the Any is field 2 of Resource: so what SotW needs stands in it already.
-        let inner = field_len(version.len()) + field_len(any_len) + field_len(name.len());
-        let mut entry = Vec::with_capacity(field_len(inner));
-        encode_key(2, WireType::LengthDelimited, &mut entry);
-        encode_varint(inner as u64, &mut entry);
-        put(1, version.as_bytes(), &mut entry);
-        let begin = entry.len();
-        put(2, any, &mut entry);
-        let end = entry.len();
-        put(3, name.as_bytes(), &mut entry);
-        let delta_entry = Bytes::from(entry);
-        Self {
-            kind,
-            name,
-            digest,
-            version: version.into(),
-            sotw_entry: delta_entry.slice(begin..end),
-            any: delta_entry.slice(end - any_len..end),
-            delta_entry,
-            references,
-        }
-    }
-
-    /// The resource's type.
-    #[must_use]
-    pub fn kind(&self) -> ResourceType {
-        self.kind
-    }
-
-    /// The resource's name.
-    #[must_use]
-    pub fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
-    /// The hash of its content, as it is written.
-    #[must_use]
-    pub fn version(&self) -> &Arc<str> {
-        &self.version
-    }
-
-    /// The hash of its content, as a number: what a stream remembers of what it has sent.
-    #[must_use]
-    pub fn digest(&self) -> u64 {
-        self.digest
-    }
-
-    /// The digest that a version stands for, if it is one of ours.
-    #[must_use]
-    pub fn digest_of(version: &str) -> Option<u64> {
-        let digest = u64::from_str_radix(version, 16).ok()?;
-        (format!("{digest:016x}") == version).then_some(digest)
-    }
-
-    /// The resources without which this one is of no use to a client.
-    #[must_use]
-    pub fn references(&self) -> &[(ResourceType, Arc<str>)] {
-        &self.references
-    }
-
-    /// The encoded `google.protobuf.Any`.
-    #[must_use]
-    pub fn any(&self) -> &Bytes {
-        &self.any
-    }
-
-    /// As it stands in a `DeltaDiscoveryResponse`: an element of `resources`, key and length included.
-    #[must_use]
-    pub fn delta_entry(&self) -> &Bytes {
-        &self.delta_entry
-    }
-
-    /// As it stands in a `DiscoveryResponse`: an element of `resources`, key and length included.
-    #[must_use]
-    pub fn sotw_entry(&self) -> &Bytes {
-        &self.sotw_entry
-    }
-}
-
-/// How long a field of so many bytes is, with a number below 16.
-fn field_len(len: usize) -> usize {
-    1 + encoded_len_varint(len as u64) + len
-}
-
-/// The same, of a field that is left out when it is empty.
-fn optional_len(len: usize) -> usize {
-    if len == 0 { 0 } else { field_len(len) }
-}
-
-fn put(field: u32, value: &[u8], out: &mut Vec<u8>) {
-    encode_key(field, WireType::LengthDelimited, out);
-    encode_varint(value.len() as u64, out);
-    out.extend_from_slice(value);
-}
-
 /// All resources of one type for one fleet.
 #[derive(Debug)]
 pub struct TypeSnapshot {
@@ -292,14 +121,14 @@ impl TypeSnapshot {
     fn new(resources: impl IntoIterator<Item = Arc<Resource>>, held: BTreeSet<Arc<str>>) -> Self {
         let resources: BTreeMap<_, _> = resources
             .into_iter()
-            .map(|r| (Arc::clone(&r.name), r))
+            .map(|r| (Arc::clone(r.name()), r))
             .collect();
         // The versions hold the contents, so a hash over names and versions is a hash of the whole.
         let mut text = Vec::with_capacity(resources.len() * 40);
         for (name, resource) in &resources {
             text.extend_from_slice(name.as_bytes());
             text.push(0);
-            text.extend_from_slice(resource.version.as_bytes());
+            text.extend_from_slice(resource.version().as_bytes());
             text.push(0);
         }
         let version = format!("{:032x}", xxh3_128(&text)).into();
@@ -327,7 +156,7 @@ impl TypeSnapshot {
         if self.state == before.state {
             return Arc::clone(before);
         }
-        let digest = |of: &Self, name: &str| of.resources.get(name).map(|found| found.digest);
+        let digest = |of: &Self, name: &str| of.resources.get(name).map(|found| found.digest());
         let names: BTreeSet<&Arc<str>> = (self.resources.keys().chain(&self.held))
             .chain(before.resources.keys().chain(&before.held))
             .collect();
@@ -418,6 +247,8 @@ impl Snapshot {
 mod tests {
     use envoy_types::pb::envoy::config::cluster::v3::Cluster;
     use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+
+    use prost::Message as _;
 
     use super::*;
     use crate::model::{Name, NodeMatcher};

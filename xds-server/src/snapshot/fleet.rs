@@ -59,7 +59,7 @@ impl FleetSnapshot {
     ) -> Result<Self, DanglingReference> {
         let mut by_type: [Vec<Arc<Resource>>; 5] = Default::default();
         for resource in resources {
-            if let Some(list) = by_type.get_mut(resource.kind.index()) {
+            if let Some(list) = by_type.get_mut(resource.kind().index()) {
                 list.push(resource);
             }
         }
@@ -155,13 +155,13 @@ impl FleetSnapshot {
             .iter()
             .flat_map(|of_type| of_type.resources.values())
         {
-            for (kind, name) in &resource.references {
+            for (kind, name) in resource.references() {
                 let there = self.of_type(*kind);
                 if !there.resources.contains_key(name) && !there.is_held(name) {
                     return Err(DanglingReference {
                         fleet: self.name.clone(),
-                        from_kind: resource.kind,
-                        from: Arc::clone(&resource.name),
+                        from_kind: resource.kind(),
+                        from: Arc::clone(resource.name()),
                         to_kind: *kind,
                         to: Arc::clone(name),
                     });
