@@ -2,20 +2,19 @@
 //! (semantics P16); and names with several addresses (V7).
 
 use std::ffi::OsStr;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
 use serde_json::Value;
 use vitals_tests::lab::Scene;
 use vitals_tests::process::{run, text};
+use vitals_tests::request::connect;
 use vitals_tests::tools;
 use vitals_tests::vitals::Vitals;
 use vitals_tests::wait::{SOON, eventually, holds};
 
 /// The hard limit of the server's descriptors.
-const DESCRIPTORS: u32 = 96;
-/// How long a connection may take to be queued.
-const ADMITTED: std::time::Duration = std::time::Duration::from_secs(1);
+const DESCRIPTORS: u8 = 96;
 /// How long the endpoints must keep their status while nothing can be probed: some intervals of 500 ms.
 const LONG: std::time::Duration = std::time::Duration::from_secs(3);
 
@@ -48,9 +47,10 @@ fn p16_a_prober_without_descriptors_blames_no_endpoint_and_says_so() {
         .trim_start_matches("http://")
         .parse()
         .unwrap();
-    // More than there are; what is not accepted waits, and takes the next one that a probe gives back.
+    // More than there are, from many peers, because one may have a few only; what is not accepted waits, and takes the
+    // next one that a probe gives back.
     let idle: Vec<_> = (0..DESCRIPTORS + 32)
-        .filter_map(|_| TcpStream::connect_timeout(&admin, ADMITTED).ok())
+        .filter_map(|n| connect(admin, Some(Ipv4Addr::new(127, 0, 7, n).into())).ok())
         .collect();
     eventually(SOON, "the log says that there are no descriptors", || {
         let log = vitals.log();
