@@ -314,9 +314,9 @@ impl Subscription {
             if name == WILDCARD {
                 self.wildcard = false;
                 self.answer_due = false;
+                // What is to be sent again only because it was given up before, it may have as well.
                 self.dropped.extend(
-                    self.known
-                        .keys()
+                    (self.known.keys().chain(&self.again))
                         .filter(|name| !self.names.contains(*name))
                         .cloned(),
                 );

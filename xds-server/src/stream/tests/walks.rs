@@ -51,6 +51,21 @@ fn a_name_that_is_asked_for_and_given_up_while_the_wildcard_comes_back_is_remove
     run(Transport::Delta, events);
 }
 
+#[test]
+fn a_name_that_the_wildcard_took_over_and_was_given_up_with_it_is_removed_when_that_comes_back() {
+    let kind = ResourceType::Cluster;
+    let events = vec![
+        Event::Want(kind, Some([0].into())),
+        Event::Set(kind, 0, Some(0)),
+        Event::Send,
+        Event::Want(kind, None),
+        Event::Set(kind, 0, None),
+        Event::Want(kind, Some([].into())),
+        Event::Want(kind, None),
+    ];
+    run(Transport::Delta, events);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
