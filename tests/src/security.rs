@@ -64,6 +64,14 @@ pub fn with_security(transport: Transport, scenario: impl FnOnce()) {
     SECURITY.set(Security::Plain);
 }
 
+/// Runs what starts a server that is reached over another address than its own, for which it has no certificate.
+pub fn in_the_clear<T>(start: impl FnOnce() -> T) -> T {
+    let security = SECURITY.replace(Security::Plain);
+    let started = start();
+    SECURITY.set(security);
+    started
+}
+
 /// Flags for a new server that will listen on `xds`; `dir` takes the files.
 pub(crate) fn secure(command: &mut Command, xds: SocketAddr, dir: &Path) {
     let security = SECURITY.get();

@@ -13,6 +13,7 @@ use vitals_tests::config::Config;
 use vitals_tests::envoy::{DRAINING, Envoy, FAILED, HEALTHY};
 use vitals_tests::lab::{Lab, NODE, Scene};
 use vitals_tests::line::Line;
+use vitals_tests::security::in_the_clear;
 use vitals_tests::vitals::{Vitals, bootstrap};
 use vitals_tests::wait::{SOON, eventually};
 use vitals_tests::xds::{ASSIGNMENT, CLUSTER, ENDPOINT, XdsClient, node};
@@ -222,7 +223,7 @@ fn what_was_removed_while_the_line_was_cut_is_gone(transport: Transport) {
         unreachable!()
     };
     let mut config = scene.shop(&backends[..3]);
-    let vitals = scene.vitals(&config);
+    let vitals = in_the_clear(|| scene.vitals(&config));
     let line = Line::new((scene.net().host(2), 0).into(), vitals.xds());
     let text = bootstrap(
         &scene.config_path(),
