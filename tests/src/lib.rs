@@ -2,7 +2,7 @@
 //!
 //! In: the binaries that `cargo xtask test` built or brought (see [`tools`]). Out: one module per actor that a scenario
 //! puts on stage: [`backend`], [`vitals`], [`envoy`], [`xds`] (a scripted gRPC client), [`load`] (somebody who sends
-//! requests all the time), [`line`] (a network that fails), [`request`] (one request with every detail), [`open`] (what
+//! requests all the time), [`mod@line`] (a network that fails), [`request`] (one request with every detail), [`open`] (what
 //! stays open), [`servers`] of others, an [`authority`], [`security`] of the server's own listener, [`hostile`] ones, also
 //! inside TLS ([`hostile_tls`]), [`probe`] (`vitals probe`), and [`lab`], which sets the usual
 //! scene. [`wait`] is how a scenario waits.

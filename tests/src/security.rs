@@ -100,7 +100,7 @@ pub(crate) fn secure_again(command: &mut Command, xds: SocketAddr) {
     }
 }
 
-/// What the clients of a server of [`secure`] need; `None`: it listens in the clear, or is none of ours.
+/// What the clients of a server that a scenario started need; `None`: it listens in the clear, or is none of ours.
 #[must_use]
 pub fn files(xds: SocketAddr) -> Option<Files> {
     servers().get(&xds).cloned()
