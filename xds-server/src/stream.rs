@@ -139,7 +139,8 @@ pub struct Stream {
     transport: Transport,
     /// The one type of the stream's service; `None` on an aggregated one.
     only: Option<ResourceType>,
-    subscriptions: [Option<Subscription>; 5],
+    /// Boxed: most streams want two or four of the five, and there are thousands of streams.
+    subscriptions: [Option<Box<Subscription>>; 5],
     /// What it wants of LbEndpoint, whose place in `subscriptions` stays empty.
     collections: Option<CollectionSubscription>,
     takes_collections: bool,
@@ -202,7 +203,7 @@ impl Stream {
         };
         let slot = self.slot(kind);
         let first = slot.is_none();
-        let subscription = slot.get_or_insert_with(|| Subscription::new(kind));
+        let subscription = slot.get_or_insert_with(|| Box::new(Subscription::new(kind)));
         let mut received = Received::Subscription(kind);
         if !first && !request.response_nonce.is_empty() {
             let current = subscription.acks().nothing_sent()
@@ -249,7 +250,7 @@ impl Stream {
         let first = self.slot(kind).is_none();
         let subscription = self
             .slot(kind)
-            .get_or_insert_with(|| Subscription::new(kind));
+            .get_or_insert_with(|| Box::new(Subscription::new(kind)));
         if first {
             if request.initial_resource_versions.len() > MAX_NAMES {
                 return Err(Refusal::TooManyNames);
@@ -322,7 +323,7 @@ impl Stream {
         let mut subscriptions = self.subscriptions.iter().flatten();
         self.awaits_collections.is_some()
             || self.endpoints_must_be_answered()
-            || subscriptions.any(Subscription::must_answer_first)
+            || subscriptions.any(|subscription| subscription.must_answer_first())
     }
 
     fn additions(&mut self, kind: ResourceType, fleet: &FleetSnapshot) -> Option<Response> {
@@ -439,7 +440,7 @@ impl Stream {
         }
     }
 
-    fn slot(&mut self, kind: ResourceType) -> &mut Option<Subscription> {
+    fn slot(&mut self, kind: ResourceType) -> &mut Option<Box<Subscription>> {
         let [clusters, assignments, endpoints, listeners, routes] = &mut self.subscriptions;
         match kind {
             ResourceType::Cluster => clusters,

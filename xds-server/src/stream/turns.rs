@@ -8,7 +8,7 @@
 //! Not here: the order of all else (`Stream::next`).
 
 use super::collections::CollectionSubscription;
-use super::subscription::{Lack, Subscription};
+use super::subscription::Lack;
 use super::{Response, Stream};
 use crate::snapshot::{FleetSnapshot, ResourceType};
 
@@ -33,7 +33,7 @@ impl Stream {
         let collections = self.collections.as_ref();
         assignments
             .as_ref()
-            .is_some_and(Subscription::must_answer_first)
+            .is_some_and(|subscription| subscription.must_answer_first())
             || collections.is_some_and(CollectionSubscription::must_answer_first)
     }
 
