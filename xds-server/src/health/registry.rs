@@ -142,6 +142,15 @@ impl Scope {
         }
     }
 
+    /// The members in it, of so many.
+    fn members(&self, count: usize) -> impl Iterator<Item = usize> {
+        let (all, some) = match self {
+            Self::All => (0..count, None),
+            Self::Members(members) => (0..0, Some(members)),
+        };
+        all.chain(some.into_iter().flatten().copied())
+    }
+
     fn has(&self, member: usize) -> bool {
         match self {
             Self::All => true,

@@ -162,7 +162,8 @@ impl Acks {
     }
 }
 
-fn parse_nonce(nonce: &str) -> Option<u64> {
+/// The number of a nonce in our own form.
+pub(super) fn parse_nonce(nonce: &str) -> Option<u64> {
     // Only the form that we send: "+1" and "01" are foreign.
     nonce
         .parse::<u64>()

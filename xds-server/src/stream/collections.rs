@@ -32,7 +32,7 @@ use std::time::SystemTime;
 
 use envoy_types::pb::google::rpc::Status;
 
-use super::acks::{Acks, Interest, Nack, SHOWN_NAMES};
+use super::acks::{Acks, Interest, Nack, SHOWN_NAMES, parse_nonce};
 use super::subscription::{Batch, Lack, check_limits};
 use super::{MAX_UNANSWERED, RESPONSE_BYTES, Refusal, blame};
 use crate::snapshot::Resource;
@@ -187,7 +187,7 @@ impl CollectionSubscription {
             (refused.as_ref()).is_some_and(|(of, names)| *of == nonce && !names.is_empty())
         };
         let answer = self.acks.answer(nonce, error, now, blamed, stands)?;
-        let nonce = nonce.parse().unwrap_or(0);
+        let nonce = parse_nonce(nonce)?;
         while let Some((sent, names)) = self.unanswered.pop_front_if(|(sent, _)| *sent <= nonce) {
             if sent == nonce && answer.is_some() {
                 self.refused = Some((sent, names));

@@ -79,19 +79,7 @@ impl ServiceState {
         let (service, pinned_before) = (Arc::clone(&self.service), self.counts.pinned);
         let mut judged = Vec::new();
         match scope {
-            Scope::All => {
-                self.counts = Counts::default();
-                for member in 0..self.members.len() {
-                    judged.extend(self.judge(
-                        member,
-                        &service,
-                        &votes,
-                        doubts,
-                        now,
-                        &mut evaluation,
-                    ));
-                }
-            }
+            Scope::All => self.counts = Counts::default(),
             Scope::Members(members) => {
                 for &member in members {
                     if let Some((pool, healthy, unjudged)) = self.counted(member, &service) {
@@ -100,16 +88,11 @@ impl ServiceState {
                         counts.unjudged -= usize::from(unjudged);
                         counts.counted -= 1;
                     }
-                    judged.extend(self.judge(
-                        member,
-                        &service,
-                        &votes,
-                        doubts,
-                        now,
-                        &mut evaluation,
-                    ));
                 }
             }
+        }
+        for member in scope.members(self.members.len()) {
+            judged.extend(self.judge(member, &service, &votes, doubts, now, &mut evaluation));
         }
         for judged in &judged {
             if let Some((pool, healthy, unjudged)) = self.counted(judged.member, &service) {

@@ -35,13 +35,10 @@ impl ServiceState {
             .collect();
         let mut views = Vec::with_capacity(judged.len() + self.leaving.len());
         for judged in judged {
-            let (key, deciding) = (judged.key, judged.deciding);
-            let mut view = self.view_of(judged, now);
-            let times = |vantage: &str| times(&key?, vantage);
-            let old = old.get(&view.address).copied();
-            self.compare(old, &mut view, deciding, times, evaluation);
-            self.counts.pinned += usize::from(view.pinned.is_some());
-            views.push(Arc::new(view));
+            let old = old.get(&judged.endpoint.address).copied();
+            views.push(Arc::new(
+                self.view_after(old, judged, &times, now, evaluation),
+            ));
         }
         for (address, leaving) in &self.leaving {
             let mut view = EndpointView {
@@ -76,15 +73,11 @@ impl ServiceState {
     ) -> Vec<Arc<EndpointView>> {
         let mut views = self.view.endpoints.clone();
         for judged in judged {
-            let (member, key, deciding) = (judged.member, judged.key, judged.deciding);
-            let Some(place) = views.get_mut(member) else {
+            let Some(place) = views.get_mut(judged.member) else {
                 continue;
             };
-            let mut view = self.view_of(judged, now);
-            let times = |vantage: &str| times(&key?, vantage);
-            self.compare(Some(place), &mut view, deciding, times, evaluation);
+            let view = self.view_after(Some(place), judged, &times, now, evaluation);
             evaluation.serves_otherwise |= view.status != place.status;
-            self.counts.pinned += usize::from(view.pinned.is_some());
             self.counts.pinned -= usize::from(place.pinned.is_some());
             *place = Arc::new(view);
         }
@@ -94,6 +87,23 @@ impl ServiceState {
             at <= self.members.len() || self.leaving.contains_key(&view.address)
         });
         views
+    }
+
+    /// The view of one endpoint, counted, and told where it is otherwise than the one before.
+    fn view_after(
+        &mut self,
+        before: Option<&EndpointView>,
+        judged: Judged<'_>,
+        times: impl Fn(&StateKey, &str) -> Option<Times>,
+        now: Now,
+        evaluation: &mut Evaluation,
+    ) -> EndpointView {
+        let (key, deciding) = (judged.key, judged.deciding);
+        let mut view = self.view_of(judged, now);
+        let times = |vantage: &str| times(&key?, vantage);
+        self.compare(before, &mut view, deciding, times, evaluation);
+        self.counts.pinned += usize::from(view.pinned.is_some());
+        view
     }
 
     /// The operator's word first (semantics H1, S6), then the verdict, then the rules of the first word (design 5.3).
